@@ -1,0 +1,3 @@
+"""The node agent."""
+
+__version__ = "0.1.0"
