@@ -1,0 +1,305 @@
+"""The closed, versioned set of operations that the log holds.
+
+Each is a tagged struct: the tag is its wire name and never changes; fields are only appended, each with
+a default.  An operation carries everything `apply` needs (time, ids of callers); apply looks at nothing
+else.  An operation whose precondition fails at apply is a no-op with a refusal as its result, the same
+on every replica.
+"""
+
+import msgspec
+
+from spur_core.states import JobState
+from spur_ctld.state.records import Exit, IndexRange, Node, Partition, Request, Settings, Slice, Usage
+
+
+class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op"):
+    """Base.  `at` is the proposer's clock, seconds since the epoch."""
+
+    at: float
+
+
+class Who(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The authenticated caller behind an operation; uid None = the controller itself."""
+
+    uid: int | None = None
+    user: str = ""
+    admin: bool = False
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job, an array, or some of its tasks (`tasks` None = the job or all of the array)."""
+
+    job_id: int
+    tasks: tuple[IndexRange, ...] | None = None
+
+
+class Configure(Op, tag="configure"):
+    """The configuration file's part of the state, at start and at reconfigure."""
+
+    settings: Settings
+    partitions: tuple[Partition, ...]
+    #: name -> overlay of the `[[nodes]]` entry that names it; others keep what they have.
+    nodes: tuple[Node, ...] = ()
+
+
+class Submit(Op, tag="submit"):
+    """A job or an array enters the queue.  Result: SubmitResult."""
+
+    request: Request
+    request_id: str = ""
+    array: tuple[IndexRange, ...] = ()
+    array_throttle: int = 0
+    priority: int = 0
+    held: bool = False
+    held_by_admin: bool = False
+
+
+class Cancel(Op, tag="cancel"):
+    """Pending parts end at once; active attempts get a fence with outcome CANCELLED."""
+
+    targets: tuple[Target, ...]
+    who: Who
+
+
+class Hold(Op, tag="hold"):
+    """Hold or release pending jobs.  `mode`: "hold", "uhold" or "release"."""
+
+    targets: tuple[Target, ...]
+    who: Who
+    mode: str
+
+
+class Update(Op, tag="update"):
+    """Change a job.  `request` fields by name in `changes` (msgpack-encoded replacement values are
+    decoded against the type of the field), the rest explicit."""
+
+    targets: tuple[Target, ...]
+    who: Who
+    #: Request field name -> msgpack of the new value.
+    changes: dict[str, bytes] = {}
+    priority: int | None = None
+    array_throttle: int | None = None
+    time_limit_delta: int | None = None
+
+
+class Requeue(Op, tag="requeue"):
+    """An active attempt is fenced with outcome PENDING; an ended job goes back to the queue."""
+
+    targets: tuple[Target, ...]
+    who: Who
+    hold: bool = False
+    incomplete_only: bool = False
+
+
+class DispatchBegin(Op, tag="dispatch_begin"):
+    """Committed before any launch leaves.  Preconditions: job pending and not held, attempt =
+    run_attempt + 1, every slice fits.  For a task of an array record `task` names it, and the result
+    carries the job id that the task got.  Result: DispatchResult."""
+
+    job_id: int
+    attempt: int
+    partition: str
+    slices: tuple[Slice, ...]
+    task: int | None = None
+
+
+class DispatchCommit(Op, tag="dispatch_commit"):
+    """Every node confirmed its launch."""
+
+    job_id: int
+    attempt: int
+    start_at: float
+    stdout_real: str = ""
+    stderr_real: str = ""
+
+
+class DispatchAbort(Op, tag="dispatch_abort"):
+    """The launch failed somewhere: fence, then back to the queue (or held, or ended)."""
+
+    job_id: int
+    attempt: int
+    reason: str
+    desc: str = ""
+    #: "retry" with backoff, "hold", "fail" (the job's own fault ends it FAILED with exit 0:53).
+    outcome: str = "retry"
+    #: Nodes that certainly hold nothing of this attempt (their launch was refused or never sent).
+    clear: tuple[str, ...] = ()
+
+
+class FenceBegin(Op, tag="fence_begin"):
+    """Make certain an attempt does not run on; preconditions: attempt equal, job active."""
+
+    job_id: int
+    attempt: int
+    outcome: JobState
+    reason: str
+    desc: str = ""
+    why: str = ""
+    kill_uid: int | None = None
+    recovery: bool = False
+
+
+class FenceConfirm(Op, tag="fence_confirm"):
+    """A node certainly holds nothing of the attempt any more: crossed off, its resources freed.  When the
+    last one is crossed off the outcome is applied in the same entry."""
+
+    job_id: int
+    attempt: int
+    node: str
+
+
+class NodeComplete(Op, tag="node_complete"):
+    """A node's part of an attempt ended.  The attempt is compared again at apply.  Result:
+    CompleteResult."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+    node: str
+    exit: Exit
+    started_at: float
+    ended_at: float
+    usage: Usage = Usage()
+    stdout_real: str = ""
+    stderr_real: str = ""
+
+
+class TimeLimitSignalled(Op, tag="time_limit"):
+    """Recorded before the first signal of an attempt over its limit leaves."""
+
+    job_id: int
+    attempt: int
+
+
+class PendingReasons(Op, tag="reasons"):
+    """What the last scheduling pass found, only for jobs whose reason changed."""
+
+    #: (job_id, reason, free text)
+    reasons: tuple[tuple[int, str, str], ...]
+    #: Jobs whose dependency can never hold and that asked to be cancelled then.
+    cancel: tuple[int, ...] = ()
+
+
+class Deadline(Op, tag="deadline"):
+    """Pending jobs whose deadline passed."""
+
+    job_ids: tuple[int, ...]
+
+
+class NodeRegister(Op, tag="node_register"):
+    """An agent registered; `node` holds what it said, the overlay of the configuration is applied over
+    it."""
+
+    node: Node
+
+
+class NodeSilent(Op, tag="node_silent"):
+    """An agent announced its restart."""
+
+    name: str
+    reason: str
+
+
+class NodeBack(Op, tag="node_back"):
+    """A beat came from a node that was silent or down."""
+
+    name: str
+
+
+class NodeDown(Op, tag="node_down"):
+    """A node missed its beats, or an administrator said so: all attempts on it are fenced."""
+
+    name: str
+    reason: str
+    who: Who = Who()
+
+
+class NodeUpdate(Op, tag="node_update"):
+    """An administrator's (or the agent's own) change.  `state`: "drain", "resume", "undrain", "fail",
+    "idle" or empty."""
+
+    names: tuple[str, ...]
+    who: Who
+    state: str = ""
+    reason: str = ""
+    weight: int | None = None
+    comment: str | None = None
+
+
+class OutboxAck(Op, tag="outbox_ack"):
+    """The database holds these rows: (job_id, attempt, seq)."""
+
+    rows: tuple[tuple[int, int, int], ...]
+
+
+class Purge(Op, tag="purge"):
+    """Ended jobs leave memory, answers to old request ids are forgotten."""
+
+    job_ids: tuple[int, ...]
+    answers_before: float
+
+
+AnyOp = (
+    Configure
+    | Submit
+    | Cancel
+    | Hold
+    | Update
+    | Requeue
+    | DispatchBegin
+    | DispatchCommit
+    | DispatchAbort
+    | FenceBegin
+    | FenceConfirm
+    | NodeComplete
+    | TimeLimitSignalled
+    | PendingReasons
+    | Deadline
+    | NodeRegister
+    | NodeSilent
+    | NodeBack
+    | NodeDown
+    | NodeUpdate
+    | OutboxAck
+    | Purge
+)
+
+
+class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why an operation had no effect: the stable code of spur_core.errors and the sentence."""
+
+    code: str
+    text: str
+
+
+class OpResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="res"):
+    """Base of results; `refusal` set = nothing was changed."""
+
+    refusal: Refusal | None = None
+
+
+class Done(OpResult, tag="done"):
+    """Nothing more to say."""
+
+
+class SubmitResult(OpResult, tag="submit"):
+    job_id: int = 0
+
+
+class DispatchResult(OpResult, tag="dispatch"):
+    #: The raw id of the run (an array task's own id).
+    job_id: int = 0
+
+
+class CompleteResult(OpResult, tag="complete"):
+    #: "accepted", "final", "unknown", "retry" or "wrong_node".
+    verdict: str = ""
+
+
+class TargetsResult(OpResult, tag="targets"):
+    """One entry per target in the request's order; None = done."""
+
+    results: tuple[Refusal | None, ...] = ()
+
+
+AnyResult = Done | SubmitResult | DispatchResult | CompleteResult | TargetsResult

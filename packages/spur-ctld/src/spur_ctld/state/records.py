@@ -1,0 +1,365 @@
+"""What the replicated state is made of.
+
+Every record is a frozen msgspec struct; a change replaces the record.  All of them are written to
+snapshots and must load for ever: fields are only appended, each with a default, and none is renamed or
+given another meaning.  Times are seconds since the epoch, put there by the proposer; memory is MiB.
+"""
+
+from typing import Final
+
+import msgspec
+
+from spur_core.ids import INFINITE
+from spur_core.states import JobState, NodeAvail
+
+#: A time limit that is no limit; the wire's and Slurm's value.
+UNLIMITED: Final = INFINITE
+
+#: (first, last inclusive, step) of an arithmetic run of array indices.
+IndexRange = tuple[int, int, int]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base: immutable, keyword-only, defaults left out of the encoding."""
+
+
+class Exit(Record):
+    """How something ended: exit code, or the signal that killed it."""
+
+    code: int = 0
+    signal: int = 0
+    oom: bool = False
+    core: bool = False
+
+
+class Gres(Record):
+    """A countable resource: `gpu`, or `gpu` of type `h100`."""
+
+    name: str
+    count: int
+    type: str = ""
+
+
+class Slice(Record):
+    """What an attempt holds on one node.  `ranks` are global task ranks, ascending."""
+
+    node: str
+    cpus: int
+    memory_mb: int = 0
+    gres: tuple[Gres, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+
+class Usage(Record):
+    """Resources a step really used on one node."""
+
+    user_secs: float = 0.0
+    system_secs: float = 0.0
+    max_rss_kb: int = 0
+
+
+class NodeExit(Record):
+    """One node's report of how its part of an attempt ended."""
+
+    exit: Exit
+    at: float
+    started_at: float = 0.0
+    usage: Usage = Usage()
+
+
+class Request(Record):
+    """What the user asked for, after the controller resolved defaults; constant over requeues, and
+    replaced as a whole by an update.
+
+    `env` is NUL-joined `NAME=value` bytes.  `memory_per_node_mb` 0 means all of a node's memory, None
+    with `memory_per_cpu_mb` None means no memory was asked for and no default exists.
+    """
+
+    name: str
+    user: str
+    uid: int
+    gid: int
+    group: str = ""
+    account: str = ""
+    qos: str = ""
+    comment: str = ""
+    wckey: str = ""
+    partitions: tuple[str, ...] = ()
+
+    min_nodes: int = 1
+    max_nodes: int = 1
+    num_tasks: int = 1
+    tasks_given: bool = False
+    tasks_per_node: int | None = None
+    cpus_per_task: int = 1
+    cpus_per_task_given: bool = False
+    memory_per_node_mb: int | None = None
+    memory_per_cpu_mb: int | None = None
+    gres: tuple[Gres, ...] = ()
+    exclusive: bool = False
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    constraint: str = ""
+
+    script: bytes = b""
+    argv: tuple[bytes, ...] = ()
+    script_args: tuple[bytes, ...] = ()
+    env: bytes = b""
+    work_dir: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    stdin: str = ""
+    open_mode: str = ""
+    umask: int | None = None
+    rlimits: tuple[str, ...] = ()
+    srun: bool = False
+    label: bool = False
+    command: str = ""
+    submit_line: str = ""
+    submit_host: str = ""
+
+    time_limit: int | None = None
+    begin_at: float | None = None
+    deadline_at: float | None = None
+    dependency: str = ""
+    requeue: bool = True
+    kill_on_invalid_dependency: bool = False
+    nice: int = 0
+    warn_signal: str = ""
+
+
+class Fence(Record):
+    """An attempt being made certain not to run any more.
+
+    `outcome` is the state afterwards; PENDING means back to the queue (held when `hold_reason` is set,
+    not before `not_before`).  `targets` are the nodes not yet confirmed.
+    """
+
+    outcome: JobState
+    targets: tuple[str, ...]
+    reason: str
+    desc: str = ""
+    hold_reason: str = ""
+    not_before: float | None = None
+    kill_uid: int | None = None
+    at: float = 0.0
+    #: For the line in the job's stderr: "cancelled", "timeout", "requeue", "node_fail", "launch".
+    why: str = ""
+
+
+class Job(Record):
+    """One job, one array task, or what is left of an array.
+
+    For an array with tasks still pending `array_pending` is not empty and the record stands for all of
+    them; each task that starts or is modified gets a record of its own, the last one keeps this one.
+    `slices` are the present attempt's, in allocation order (first = batch node); `held` are the nodes
+    whose part is not over.  Invariant: resources are taken exactly on `held` nodes of active jobs.
+    """
+
+    job_id: int
+    request: Request
+    submit_at: float
+    state: JobState = JobState.PENDING
+    reason: str = "None"
+    desc: str = ""
+    #: Base priority; 0 = held.  `prior_priority` is what release gives back.
+    priority: int = 0
+    prior_priority: int = 0
+    eligible_at: float = 0.0
+    #: Automatic hold-back (backoff, requeue delay); the user's own begin time stays in the request.
+    not_before: float | None = None
+
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    array_pending: tuple[IndexRange, ...] = ()
+    array_throttle: int = 0
+    array_count: int = 0
+    array_min: int = 0
+    array_max: int = 0
+    array_step: int = 1
+
+    run_attempt: int = 0
+    partition: str = ""
+    dispatch_at: float | None = None
+    start_at: float | None = None
+    end_at: float | None = None
+    slices: tuple[Slice, ...] = ()
+    held: tuple[str, ...] = ()
+    exits: dict[str, NodeExit] = {}
+    fence: Fence | None = None
+    #: Time limit of the present attempt in seconds (a running job's may differ from the request's).
+    time_signalled_at: float | None = None
+    suspended_at: float | None = None
+    suspended_secs: float = 0.0
+
+    exit: Exit = Exit()
+    derived_exit: Exit = Exit()
+    kill_uid: int | None = None
+    stdout_real: str = ""
+    stderr_real: str = ""
+
+    #: Counters: launch failures in a row, requeues by anybody, fences by recovery.
+    launch_failures: int = 0
+    restarts: int = 0
+    recovery_fences: int = 0
+
+
+class Node(Record):
+    """One machine.  Base state and allocations are derived from jobs, never stored."""
+
+    name: str
+    avail: NodeAvail = NodeAvail.UNKNOWN
+    drain: bool = False
+    fail: bool = False
+    #: DOWN was an administrator's word: beats and registrations do not lift it.
+    locked_down: bool = False
+    reason: str = ""
+    reason_at: float | None = None
+    reason_uid: int | None = None
+
+    cpus: int = 0
+    memory_mb: int = 0
+    gres: tuple[Gres, ...] = ()
+    sockets: int = 1
+    cores_per_socket: int = 1
+    threads_per_core: int = 1
+    tmp_disk_mb: int = 0
+    weight: int = 1
+    features: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+
+    address: str = ""
+    port: int = 0
+    hostname: str = ""
+    version: str = ""
+    arch: str = ""
+    os: str = ""
+    boot_id: str = ""
+    boot_at: float | None = None
+    agent_start_at: float | None = None
+    registered_at: float | None = None
+    last_busy_at: float | None = None
+    comment: str = ""
+
+
+class Partition(Record):
+    """A queue.  `nodes` is the expanded member list, sorted; None in a limit = no limit."""
+
+    name: str
+    default: bool = False
+    state: str = "UP"
+    nodes: tuple[str, ...] = ()
+    #: Members by label, all pairs must match; joined with `nodes`.
+    selector: dict[str, str] = {}
+    max_time: int | None = None
+    default_time: int | None = None
+    max_nodes: int | None = None
+    min_nodes: int = 1
+    priority_tier: int = 1
+    allow_accounts: tuple[str, ...] = ()
+    deny_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    deny_qos: tuple[str, ...] = ()
+    preempt_mode: str = "OFF"
+    def_mem_per_cpu: int | None = None
+    def_mem_per_node: int | None = None
+    max_mem_per_node: int | None = None
+    over_time_limit: int = 0
+    all_nodes: bool = False
+
+
+class StepRow(Record):
+    """Accounting: one step of one attempt."""
+
+    step_id: int
+    name: str
+    state: JobState
+    start_at: float
+    end_at: float | None = None
+    exit: Exit = Exit()
+    num_tasks: int = 1
+    cpus: int = 0
+    num_nodes: int = 1
+    nodelist: str = ""
+    alloc_tres: str = ""
+    usage: Usage = Usage()
+    max_rss_node: str = ""
+
+
+class AcctRow(Record):
+    """Accounting: everything the database holds about one attempt of one job.
+
+    The outbox keeps at most one row per (job_id, attempt); a later event replaces it with a higher
+    `seq`.  The database takes a row only when its `seq` is higher than the stored one, so replays double
+    nothing.  A job that never ran has the row of the attempt it would have run as (1, or the next).
+    """
+
+    seq: int
+    job_id: int
+    attempt: int
+    state: JobState
+    name: str
+    user: str
+    uid: int
+    gid: int
+    submit_at: float
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    reason: str = ""
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    array_pending: str = ""
+    eligible_at: float | None = None
+    start_at: float | None = None
+    end_at: float | None = None
+    suspended_secs: float = 0.0
+    time_limit: int | None = None
+    exit: Exit = Exit()
+    derived_exit: Exit = Exit()
+    req_cpus: int = 0
+    req_nodes: int = 0
+    req_mem_mb: int = 0
+    req_mem_per_cpu: bool = False
+    alloc_cpus: int = 0
+    alloc_nodes: int = 0
+    nodelist: str = ""
+    req_tres: str = ""
+    alloc_tres: str = ""
+    priority: int = 0
+    work_dir: str = ""
+    submit_line: str = ""
+    comment: str = ""
+    constraint: str = ""
+    wckey: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    stdin: str = ""
+    kill_uid: int | None = None
+    restarts: int = 0
+    steps: tuple[StepRow, ...] = ()
+    #: The record moved elsewhere (an array remainder that was split away): delete, do not show.
+    gone: bool = False
+
+
+class Answer(Record):
+    """The stored result of a request id, so that a repeat gets the same answer."""
+
+    result: bytes
+    at: float
+
+
+class Settings(Record):
+    """The part of the configuration that `apply` depends on, replicated with the entry that set it."""
+
+    cluster_name: str = "spur"
+    first_job_id: int = 1
+    max_array_size: int = 1001
+    max_job_count: int = 1_000_000
+    max_batch_requeue: int = 5
+    max_launch_backoff: int = 300
+    scheduler_interval: int = 1
+    retention: int = 3600
+    kill_wait: int = 30
+    enforce_part_limits: str = "NO"
+    default_priority: int = 1000
