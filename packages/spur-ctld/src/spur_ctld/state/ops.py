@@ -33,7 +33,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     tasks: tuple[IndexRange, ...] | None = None
 
 
-class Configure(Op, tag="configure"):
+class Configure(Op, frozen=True, kw_only=True, tag="configure"):
     """The configuration file's part of the state, at start and at reconfigure."""
 
     settings: Settings
@@ -42,7 +42,7 @@ class Configure(Op, tag="configure"):
     nodes: tuple[Node, ...] = ()
 
 
-class Submit(Op, tag="submit"):
+class Submit(Op, frozen=True, kw_only=True, tag="submit"):
     """A job or an array enters the queue.  Result: SubmitResult."""
 
     request: Request
@@ -54,14 +54,14 @@ class Submit(Op, tag="submit"):
     held_by_admin: bool = False
 
 
-class Cancel(Op, tag="cancel"):
+class Cancel(Op, frozen=True, kw_only=True, tag="cancel"):
     """Pending parts end at once; active attempts get a fence with outcome CANCELLED."""
 
     targets: tuple[Target, ...]
     who: Who
 
 
-class Hold(Op, tag="hold"):
+class Hold(Op, frozen=True, kw_only=True, tag="hold"):
     """Hold or release pending jobs.  `mode`: "hold", "uhold" or "release"."""
 
     targets: tuple[Target, ...]
@@ -69,7 +69,7 @@ class Hold(Op, tag="hold"):
     mode: str
 
 
-class Update(Op, tag="update"):
+class Update(Op, frozen=True, kw_only=True, tag="update"):
     """Change a job.  `request` fields by name in `changes` (msgpack-encoded replacement values are
     decoded against the type of the field), the rest explicit."""
 
@@ -82,7 +82,7 @@ class Update(Op, tag="update"):
     time_limit_delta: int | None = None
 
 
-class Requeue(Op, tag="requeue"):
+class Requeue(Op, frozen=True, kw_only=True, tag="requeue"):
     """An active attempt is fenced with outcome PENDING; an ended job goes back to the queue."""
 
     targets: tuple[Target, ...]
@@ -91,7 +91,7 @@ class Requeue(Op, tag="requeue"):
     incomplete_only: bool = False
 
 
-class DispatchBegin(Op, tag="dispatch_begin"):
+class DispatchBegin(Op, frozen=True, kw_only=True, tag="dispatch_begin"):
     """Committed before any launch leaves.  Preconditions: job pending and not held, attempt =
     run_attempt + 1, every slice fits.  For a task of an array record `task` names it, and the result
     carries the job id that the task got.  Result: DispatchResult."""
@@ -103,7 +103,7 @@ class DispatchBegin(Op, tag="dispatch_begin"):
     task: int | None = None
 
 
-class DispatchCommit(Op, tag="dispatch_commit"):
+class DispatchCommit(Op, frozen=True, kw_only=True, tag="dispatch_commit"):
     """Every node confirmed its launch."""
 
     job_id: int
@@ -113,7 +113,7 @@ class DispatchCommit(Op, tag="dispatch_commit"):
     stderr_real: str = ""
 
 
-class DispatchAbort(Op, tag="dispatch_abort"):
+class DispatchAbort(Op, frozen=True, kw_only=True, tag="dispatch_abort"):
     """The launch failed somewhere: fence, then back to the queue (or held, or ended)."""
 
     job_id: int
@@ -126,7 +126,7 @@ class DispatchAbort(Op, tag="dispatch_abort"):
     clear: tuple[str, ...] = ()
 
 
-class FenceBegin(Op, tag="fence_begin"):
+class FenceBegin(Op, frozen=True, kw_only=True, tag="fence_begin"):
     """Make certain an attempt does not run on; preconditions: attempt equal, job active."""
 
     job_id: int
@@ -139,7 +139,7 @@ class FenceBegin(Op, tag="fence_begin"):
     recovery: bool = False
 
 
-class FenceConfirm(Op, tag="fence_confirm"):
+class FenceConfirm(Op, frozen=True, kw_only=True, tag="fence_confirm"):
     """A node certainly holds nothing of the attempt any more: crossed off, its resources freed.  When the
     last one is crossed off the outcome is applied in the same entry."""
 
@@ -148,7 +148,7 @@ class FenceConfirm(Op, tag="fence_confirm"):
     node: str
 
 
-class NodeComplete(Op, tag="node_complete"):
+class NodeComplete(Op, frozen=True, kw_only=True, tag="node_complete"):
     """A node's part of an attempt ended.  The attempt is compared again at apply.  Result:
     CompleteResult."""
 
@@ -164,14 +164,14 @@ class NodeComplete(Op, tag="node_complete"):
     stderr_real: str = ""
 
 
-class TimeLimitSignalled(Op, tag="time_limit"):
+class TimeLimitSignalled(Op, frozen=True, kw_only=True, tag="time_limit"):
     """Recorded before the first signal of an attempt over its limit leaves."""
 
     job_id: int
     attempt: int
 
 
-class PendingReasons(Op, tag="reasons"):
+class PendingReasons(Op, frozen=True, kw_only=True, tag="reasons"):
     """What the last scheduling pass found, only for jobs whose reason changed."""
 
     #: (job_id, reason, free text)
@@ -180,33 +180,33 @@ class PendingReasons(Op, tag="reasons"):
     cancel: tuple[int, ...] = ()
 
 
-class Deadline(Op, tag="deadline"):
+class Deadline(Op, frozen=True, kw_only=True, tag="deadline"):
     """Pending jobs whose deadline passed."""
 
     job_ids: tuple[int, ...]
 
 
-class NodeRegister(Op, tag="node_register"):
+class NodeRegister(Op, frozen=True, kw_only=True, tag="node_register"):
     """An agent registered; `node` holds what it said, the overlay of the configuration is applied over
     it."""
 
     node: Node
 
 
-class NodeSilent(Op, tag="node_silent"):
+class NodeSilent(Op, frozen=True, kw_only=True, tag="node_silent"):
     """An agent announced its restart."""
 
     name: str
     reason: str
 
 
-class NodeBack(Op, tag="node_back"):
+class NodeBack(Op, frozen=True, kw_only=True, tag="node_back"):
     """A beat came from a node that was silent or down."""
 
     name: str
 
 
-class NodeDown(Op, tag="node_down"):
+class NodeDown(Op, frozen=True, kw_only=True, tag="node_down"):
     """A node missed its beats, or an administrator said so: all attempts on it are fenced."""
 
     name: str
@@ -214,7 +214,7 @@ class NodeDown(Op, tag="node_down"):
     who: Who = Who()
 
 
-class NodeUpdate(Op, tag="node_update"):
+class NodeUpdate(Op, frozen=True, kw_only=True, tag="node_update"):
     """An administrator's (or the agent's own) change.  `state`: "drain", "resume", "undrain", "fail",
     "idle" or empty."""
 
@@ -226,13 +226,13 @@ class NodeUpdate(Op, tag="node_update"):
     comment: str | None = None
 
 
-class OutboxAck(Op, tag="outbox_ack"):
+class OutboxAck(Op, frozen=True, kw_only=True, tag="outbox_ack"):
     """The database holds these rows: (job_id, attempt, seq)."""
 
     rows: tuple[tuple[int, int, int], ...]
 
 
-class Purge(Op, tag="purge"):
+class Purge(Op, frozen=True, kw_only=True, tag="purge"):
     """Ended jobs leave memory, answers to old request ids are forgotten."""
 
     job_ids: tuple[int, ...]
@@ -278,25 +278,25 @@ class OpResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     refusal: Refusal | None = None
 
 
-class Done(OpResult, tag="done"):
+class Done(OpResult, frozen=True, kw_only=True, tag="done"):
     """Nothing more to say."""
 
 
-class SubmitResult(OpResult, tag="submit"):
+class SubmitResult(OpResult, frozen=True, kw_only=True, tag="submit"):
     job_id: int = 0
 
 
-class DispatchResult(OpResult, tag="dispatch"):
+class DispatchResult(OpResult, frozen=True, kw_only=True, tag="dispatch"):
     #: The raw id of the run (an array task's own id).
     job_id: int = 0
 
 
-class CompleteResult(OpResult, tag="complete"):
+class CompleteResult(OpResult, frozen=True, kw_only=True, tag="complete"):
     #: "accepted", "final", "unknown", "retry" or "wrong_node".
     verdict: str = ""
 
 
-class TargetsResult(OpResult, tag="targets"):
+class TargetsResult(OpResult, frozen=True, kw_only=True, tag="targets"):
     """One entry per target in the request's order; None = done."""
 
     results: tuple[Refusal | None, ...] = ()

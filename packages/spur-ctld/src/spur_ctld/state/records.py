@@ -23,7 +23,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base: immutable, keyword-only, defaults left out of the encoding."""
 
 
-class Exit(Record):
+class Exit(Record, frozen=True, kw_only=True):
     """How something ended: exit code, or the signal that killed it."""
 
     code: int = 0
@@ -32,7 +32,7 @@ class Exit(Record):
     core: bool = False
 
 
-class Gres(Record):
+class Gres(Record, frozen=True, kw_only=True):
     """A countable resource: `gpu`, or `gpu` of type `h100`."""
 
     name: str
@@ -40,7 +40,7 @@ class Gres(Record):
     type: str = ""
 
 
-class Slice(Record):
+class Slice(Record, frozen=True, kw_only=True):
     """What an attempt holds on one node.  `ranks` are global task ranks, ascending."""
 
     node: str
@@ -50,7 +50,7 @@ class Slice(Record):
     ranks: tuple[int, ...] = ()
 
 
-class Usage(Record):
+class Usage(Record, frozen=True, kw_only=True):
     """Resources a step really used on one node."""
 
     user_secs: float = 0.0
@@ -58,7 +58,7 @@ class Usage(Record):
     max_rss_kb: int = 0
 
 
-class NodeExit(Record):
+class NodeExit(Record, frozen=True, kw_only=True):
     """One node's report of how its part of an attempt ended."""
 
     exit: Exit
@@ -67,7 +67,7 @@ class NodeExit(Record):
     usage: Usage = Usage()
 
 
-class Request(Record):
+class Request(Record, frozen=True, kw_only=True):
     """What the user asked for, after the controller resolved defaults; constant over requeues, and
     replaced as a whole by an update.
 
@@ -128,7 +128,7 @@ class Request(Record):
     warn_signal: str = ""
 
 
-class Fence(Record):
+class Fence(Record, frozen=True, kw_only=True):
     """An attempt being made certain not to run any more.
 
     `outcome` is the state afterwards; PENDING means back to the queue (held when `hold_reason` is set,
@@ -147,7 +147,7 @@ class Fence(Record):
     why: str = ""
 
 
-class Job(Record):
+class Job(Record, frozen=True, kw_only=True):
     """One job, one array task, or what is left of an array.
 
     For an array with tasks still pending `array_pending` is not empty and the record stands for all of
@@ -204,7 +204,7 @@ class Job(Record):
     recovery_fences: int = 0
 
 
-class Node(Record):
+class Node(Record, frozen=True, kw_only=True):
     """One machine.  Base state and allocations are derived from jobs, never stored."""
 
     name: str
@@ -242,7 +242,7 @@ class Node(Record):
     comment: str = ""
 
 
-class Partition(Record):
+class Partition(Record, frozen=True, kw_only=True):
     """A queue.  `nodes` is the expanded member list, sorted; None in a limit = no limit."""
 
     name: str
@@ -268,7 +268,7 @@ class Partition(Record):
     all_nodes: bool = False
 
 
-class StepRow(Record):
+class StepRow(Record, frozen=True, kw_only=True):
     """Accounting: one step of one attempt."""
 
     step_id: int
@@ -286,7 +286,7 @@ class StepRow(Record):
     max_rss_node: str = ""
 
 
-class AcctRow(Record):
+class AcctRow(Record, frozen=True, kw_only=True):
     """Accounting: everything the database holds about one attempt of one job.
 
     The outbox keeps at most one row per (job_id, attempt); a later event replaces it with a higher
@@ -342,14 +342,14 @@ class AcctRow(Record):
     gone: bool = False
 
 
-class Answer(Record):
+class Answer(Record, frozen=True, kw_only=True):
     """The stored result of a request id, so that a repeat gets the same answer."""
 
     result: bytes
     at: float
 
 
-class Settings(Record):
+class Settings(Record, frozen=True, kw_only=True):
     """The part of the configuration that `apply` depends on, replicated with the entry that set it."""
 
     cluster_name: str = "spur"
