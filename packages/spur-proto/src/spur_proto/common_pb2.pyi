@@ -1,0 +1,471 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    JOB_STATE_PENDING: _ClassVar[JobState]
+    JOB_STATE_CONFIGURING: _ClassVar[JobState]
+    JOB_STATE_RUNNING: _ClassVar[JobState]
+    JOB_STATE_SUSPENDED: _ClassVar[JobState]
+    JOB_STATE_COMPLETING: _ClassVar[JobState]
+    JOB_STATE_COMPLETED: _ClassVar[JobState]
+    JOB_STATE_CANCELLED: _ClassVar[JobState]
+    JOB_STATE_FAILED: _ClassVar[JobState]
+    JOB_STATE_TIMEOUT: _ClassVar[JobState]
+    JOB_STATE_NODE_FAIL: _ClassVar[JobState]
+    JOB_STATE_PREEMPTED: _ClassVar[JobState]
+    JOB_STATE_BOOT_FAIL: _ClassVar[JobState]
+    JOB_STATE_DEADLINE: _ClassVar[JobState]
+    JOB_STATE_OUT_OF_MEMORY: _ClassVar[JobState]
+    JOB_STATE_REQUEUED: _ClassVar[JobState]
+
+class NodeBase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NODE_BASE_UNSPECIFIED: _ClassVar[NodeBase]
+    NODE_BASE_UNKNOWN: _ClassVar[NodeBase]
+    NODE_BASE_DOWN: _ClassVar[NodeBase]
+    NODE_BASE_IDLE: _ClassVar[NodeBase]
+    NODE_BASE_ALLOCATED: _ClassVar[NodeBase]
+    NODE_BASE_ERROR: _ClassVar[NodeBase]
+    NODE_BASE_MIXED: _ClassVar[NodeBase]
+    NODE_BASE_FUTURE: _ClassVar[NodeBase]
+JOB_STATE_UNSPECIFIED: JobState
+JOB_STATE_PENDING: JobState
+JOB_STATE_CONFIGURING: JobState
+JOB_STATE_RUNNING: JobState
+JOB_STATE_SUSPENDED: JobState
+JOB_STATE_COMPLETING: JobState
+JOB_STATE_COMPLETED: JobState
+JOB_STATE_CANCELLED: JobState
+JOB_STATE_FAILED: JobState
+JOB_STATE_TIMEOUT: JobState
+JOB_STATE_NODE_FAIL: JobState
+JOB_STATE_PREEMPTED: JobState
+JOB_STATE_BOOT_FAIL: JobState
+JOB_STATE_DEADLINE: JobState
+JOB_STATE_OUT_OF_MEMORY: JobState
+JOB_STATE_REQUEUED: JobState
+NODE_BASE_UNSPECIFIED: NodeBase
+NODE_BASE_UNKNOWN: NodeBase
+NODE_BASE_DOWN: NodeBase
+NODE_BASE_IDLE: NodeBase
+NODE_BASE_ALLOCATED: NodeBase
+NODE_BASE_ERROR: NodeBase
+NODE_BASE_MIXED: NodeBase
+NODE_BASE_FUTURE: NodeBase
+
+class RuntimeId(_message.Message):
+    __slots__ = ("job_id", "run_attempt", "step_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    STEP_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run_attempt: int
+    step_id: int
+    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., step_id: _Optional[int] = ...) -> None: ...
+
+class GresCount(_message.Message):
+    __slots__ = ("name", "type", "count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    count: int
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class NodeSlice(_message.Message):
+    __slots__ = ("node", "cpus", "memory_mb", "gres", "ranks")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    cpus: int
+    memory_mb: int
+    gres: _containers.RepeatedCompositeFieldContainer[GresCount]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    NUM_TASKS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    NODELIST_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_ARGS_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_PATH_FIELD_NUMBER: _ClassVar[int]
+    STDERR_PATH_FIELD_NUMBER: _ClassVar[int]
+    STDIN_PATH_FIELD_NUMBER: _ClassVar[int]
+    OPEN_MODE_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    SRUN_JOB_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    RLIMITS_FIELD_NUMBER: _ClassVar[int]
+    WARN_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    KILL_ON_INVALID_DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    IMMEDIATE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partition: str
+    account: str
+    qos: str
+    comment: str
+    wckey: str
+    min_nodes: int
+    max_nodes: int
+    num_tasks: int
+    tasks_per_node: int
+    cpus_per_task: int
+    memory_per_node_mb: int
+    memory_per_cpu_mb: int
+    gres: _containers.RepeatedScalarFieldContainer[str]
+    exclusive: bool
+    nodelist: str
+    exclude: str
+    constraint: str
+    script: bytes
+    argv: _containers.RepeatedScalarFieldContainer[bytes]
+    script_args: _containers.RepeatedScalarFieldContainer[bytes]
+    environment: _containers.RepeatedScalarFieldContainer[bytes]
+    work_dir: str
+    stdout_path: str
+    stderr_path: str
+    stdin_path: str
+    open_mode: str
+    umask: int
+    srun_job: bool
+    label: bool
+    submit_host: str
+    command: str
+    submit_line: str
+    rlimits: _containers.RepeatedScalarFieldContainer[str]
+    warn_signal: str
+    time_limit_secs: int
+    begin_at: float
+    deadline_at: float
+    dependency: str
+    array: str
+    priority: int
+    nice: int
+    hold: bool
+    requeue: bool
+    kill_on_invalid_dependency: bool
+    immediate: bool
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ...) -> None: ...
+
+class ExitStatus(_message.Message):
+    __slots__ = ("code", "signal", "oom", "core_dumped")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    OOM_FIELD_NUMBER: _ClassVar[int]
+    CORE_DUMPED_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    signal: int
+    oom: bool
+    core_dumped: bool
+    def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ..., oom: bool = ..., core_dumped: bool = ...) -> None: ...
+
+class JobInfo(_message.Message):
+    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_PENDING_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STATE_DESC_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_AT_FIELD_NUMBER: _ClassVar[int]
+    ELIGIBLE_AT_FIELD_NUMBER: _ClassVar[int]
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    END_AT_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    RUN_SECS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SCHED_AT_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_AT_FIELD_NUMBER: _ClassVar[int]
+    NODELIST_FIELD_NUMBER: _ClassVar[int]
+    BATCH_HOST_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    NUM_NODES_FIELD_NUMBER: _ClassVar[int]
+    NUM_CPUS_FIELD_NUMBER: _ClassVar[int]
+    NUM_TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    REQ_TRES_FIELD_NUMBER: _ClassVar[int]
+    ALLOC_TRES_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    REQ_NODELIST_FIELD_NUMBER: _ClassVar[int]
+    EXC_NODELIST_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    DERIVED_EXIT_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_PATH_FIELD_NUMBER: _ClassVar[int]
+    STDERR_PATH_FIELD_NUMBER: _ClassVar[int]
+    STDIN_PATH_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    KILL_UID_FIELD_NUMBER: _ClassVar[int]
+    SRUN_JOB_FIELD_NUMBER: _ClassVar[int]
+    KILL_ON_INVALID_DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run_attempt: int
+    array_job_id: int
+    array_task_id: int
+    array_pending: str
+    array_throttle: int
+    array_pending_count: int
+    array_task_count: int
+    name: str
+    user: str
+    uid: int
+    gid: int
+    group: str
+    account: str
+    qos: str
+    partition: str
+    state: JobState
+    reason: str
+    state_desc: str
+    priority: int
+    nice: int
+    comment: str
+    wckey: str
+    dependency: str
+    requeue: bool
+    restarts: int
+    batch: bool
+    submit_at: float
+    eligible_at: float
+    start_at: float
+    end_at: float
+    begin_at: float
+    deadline_at: float
+    time_limit_secs: int
+    run_secs: float
+    last_sched_at: float
+    suspend_at: float
+    nodelist: str
+    batch_host: str
+    min_nodes: int
+    max_nodes: int
+    num_nodes: int
+    num_cpus: int
+    num_tasks: int
+    cpus_per_task: int
+    tasks_per_node: int
+    memory_per_node_mb: int
+    memory_per_cpu_mb: int
+    gres: _containers.RepeatedScalarFieldContainer[str]
+    req_tres: str
+    alloc_tres: str
+    exclusive: bool
+    req_nodelist: str
+    exc_nodelist: str
+    constraint: str
+    slices: _containers.RepeatedCompositeFieldContainer[NodeSlice]
+    exit: ExitStatus
+    derived_exit: ExitStatus
+    work_dir: str
+    command: str
+    stdout_path: str
+    stderr_path: str
+    stdin_path: str
+    submit_line: str
+    submit_host: str
+    kill_uid: int
+    srun_job: bool
+    kill_on_invalid_dependency: bool
+    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ...) -> None: ...
+
+class NodeInfo(_message.Message):
+    __slots__ = ("name", "base", "flags", "reason", "reason_at", "reason_uid", "reason_user", "partitions", "cpus", "alloc_cpus", "memory_mb", "alloc_memory_mb", "free_memory_mb", "cpu_load", "gres", "gres_used", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "weight", "features", "address", "port", "hostname", "version", "arch", "os", "boot_at", "agent_start_at", "last_busy_at", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REASON_AT_FIELD_NUMBER: _ClassVar[int]
+    REASON_UID_FIELD_NUMBER: _ClassVar[int]
+    REASON_USER_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    ALLOC_CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    ALLOC_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    FREE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    CPU_LOAD_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    GRES_USED_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    CORES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    THREADS_PER_CORE_FIELD_NUMBER: _ClassVar[int]
+    TMP_DISK_MB_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ARCH_FIELD_NUMBER: _ClassVar[int]
+    OS_FIELD_NUMBER: _ClassVar[int]
+    BOOT_AT_FIELD_NUMBER: _ClassVar[int]
+    AGENT_START_AT_FIELD_NUMBER: _ClassVar[int]
+    LAST_BUSY_AT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    base: NodeBase
+    flags: int
+    reason: str
+    reason_at: float
+    reason_uid: int
+    reason_user: str
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    cpus: int
+    alloc_cpus: int
+    memory_mb: int
+    alloc_memory_mb: int
+    free_memory_mb: int
+    cpu_load: int
+    gres: _containers.RepeatedCompositeFieldContainer[GresCount]
+    gres_used: _containers.RepeatedCompositeFieldContainer[GresCount]
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    tmp_disk_mb: int
+    weight: int
+    features: _containers.RepeatedScalarFieldContainer[str]
+    address: str
+    port: int
+    hostname: str
+    version: str
+    arch: str
+    os: str
+    boot_at: float
+    agent_start_at: float
+    last_busy_at: float
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., base: _Optional[_Union[NodeBase, str]] = ..., flags: _Optional[int] = ..., reason: _Optional[str] = ..., reason_at: _Optional[float] = ..., reason_uid: _Optional[int] = ..., reason_user: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., cpus: _Optional[int] = ..., alloc_cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., alloc_memory_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., cpu_load: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., weight: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., last_busy_at: _Optional[float] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class PartitionInfo(_message.Message):
+    __slots__ = ("name", "state", "is_default", "nodes", "node_names", "total_nodes", "total_cpus", "total_memory_mb", "tres", "max_time_secs", "default_time_secs", "max_nodes", "min_nodes", "priority_tier", "allow_accounts", "deny_accounts", "allow_qos", "deny_qos", "allow_groups", "preempt_mode", "def_memory_per_cpu_mb", "def_memory_per_node_mb", "max_memory_per_node_mb", "over_time_limit_secs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NODES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_CPUS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    TRES_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIME_SECS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_TIME_SECS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_TIER_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    DENY_ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_QOS_FIELD_NUMBER: _ClassVar[int]
+    DENY_QOS_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    PREEMPT_MODE_FIELD_NUMBER: _ClassVar[int]
+    DEF_MEMORY_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    DEF_MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MAX_MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    OVER_TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    is_default: bool
+    nodes: str
+    node_names: _containers.RepeatedScalarFieldContainer[str]
+    total_nodes: int
+    total_cpus: int
+    total_memory_mb: int
+    tres: str
+    max_time_secs: int
+    default_time_secs: int
+    max_nodes: int
+    min_nodes: int
+    priority_tier: int
+    allow_accounts: _containers.RepeatedScalarFieldContainer[str]
+    deny_accounts: _containers.RepeatedScalarFieldContainer[str]
+    allow_qos: _containers.RepeatedScalarFieldContainer[str]
+    deny_qos: _containers.RepeatedScalarFieldContainer[str]
+    allow_groups: _containers.RepeatedScalarFieldContainer[str]
+    preempt_mode: str
+    def_memory_per_cpu_mb: int
+    def_memory_per_node_mb: int
+    max_memory_per_node_mb: int
+    over_time_limit_secs: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., total_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_memory_mb: _Optional[int] = ..., tres: _Optional[str] = ..., max_time_secs: _Optional[int] = ..., default_time_secs: _Optional[int] = ..., max_nodes: _Optional[int] = ..., min_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., deny_accounts: _Optional[_Iterable[str]] = ..., allow_qos: _Optional[_Iterable[str]] = ..., deny_qos: _Optional[_Iterable[str]] = ..., allow_groups: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., def_memory_per_cpu_mb: _Optional[int] = ..., def_memory_per_node_mb: _Optional[int] = ..., max_memory_per_node_mb: _Optional[int] = ..., over_time_limit_secs: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,480 @@
+from spur_proto import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class HoldAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HOLD_ACTION_UNSPECIFIED: _ClassVar[HoldAction]
+    HOLD_ACTION_HOLD: _ClassVar[HoldAction]
+    HOLD_ACTION_USER_HOLD: _ClassVar[HoldAction]
+    HOLD_ACTION_RELEASE: _ClassVar[HoldAction]
+
+class ReportVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPORT_VERDICT_UNSPECIFIED: _ClassVar[ReportVerdict]
+    REPORT_VERDICT_ACCEPTED: _ClassVar[ReportVerdict]
+    REPORT_VERDICT_FINAL: _ClassVar[ReportVerdict]
+    REPORT_VERDICT_UNKNOWN: _ClassVar[ReportVerdict]
+    REPORT_VERDICT_RETRY: _ClassVar[ReportVerdict]
+    REPORT_VERDICT_WRONG_NODE: _ClassVar[ReportVerdict]
+HOLD_ACTION_UNSPECIFIED: HoldAction
+HOLD_ACTION_HOLD: HoldAction
+HOLD_ACTION_USER_HOLD: HoldAction
+HOLD_ACTION_RELEASE: HoldAction
+REPORT_VERDICT_UNSPECIFIED: ReportVerdict
+REPORT_VERDICT_ACCEPTED: ReportVerdict
+REPORT_VERDICT_FINAL: ReportVerdict
+REPORT_VERDICT_UNKNOWN: ReportVerdict
+REPORT_VERDICT_RETRY: ReportVerdict
+REPORT_VERDICT_WRONG_NODE: ReportVerdict
+
+class SubmitJobRequest(_message.Message):
+    __slots__ = ("spec", "request_id", "test_only")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TEST_ONLY_FIELD_NUMBER: _ClassVar[int]
+    spec: _common_pb2.JobSpec
+    request_id: str
+    test_only: bool
+    def __init__(self, spec: _Optional[_Union[_common_pb2.JobSpec, _Mapping]] = ..., request_id: _Optional[str] = ..., test_only: bool = ...) -> None: ...
+
+class SubmitJobResponse(_message.Message):
+    __slots__ = ("job_id", "warnings", "test_result")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    TEST_RESULT_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    test_result: str
+    def __init__(self, job_id: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ..., test_result: _Optional[str] = ...) -> None: ...
+
+class JobTarget(_message.Message):
+    __slots__ = ("job_id", "array_tasks", "step_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASKS_FIELD_NUMBER: _ClassVar[int]
+    STEP_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    array_tasks: str
+    step_id: int
+    def __init__(self, job_id: _Optional[int] = ..., array_tasks: _Optional[str] = ..., step_id: _Optional[int] = ...) -> None: ...
+
+class TargetResult(_message.Message):
+    __slots__ = ("target", "code", "text")
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    target: JobTarget
+    code: str
+    text: str
+    def __init__(self, target: _Optional[_Union[JobTarget, _Mapping]] = ..., code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class GetJobsRequest(_message.Message):
+    __slots__ = ("jobs", "states", "users", "partitions", "accounts", "names", "nodes", "qos", "page_size", "page_token", "detail")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    states: _containers.RepeatedScalarFieldContainer[_common_pb2.JobState]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    qos: _containers.RepeatedScalarFieldContainer[str]
+    page_size: int
+    page_token: str
+    detail: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., states: _Optional[_Iterable[_Union[_common_pb2.JobState, str]]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., detail: bool = ...) -> None: ...
+
+class GetJobsResponse(_message.Message):
+    __slots__ = ("jobs", "next_page_token", "server_time")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[_common_pb2.JobInfo]
+    next_page_token: str
+    server_time: float
+    def __init__(self, jobs: _Optional[_Iterable[_Union[_common_pb2.JobInfo, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class WatchJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class WatchJobResponse(_message.Message):
+    __slots__ = ("job", "nodes")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    job: _common_pb2.JobInfo
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    def __init__(self, job: _Optional[_Union[_common_pb2.JobInfo, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...
+
+class NodeAddress(_message.Message):
+    __slots__ = ("node", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    address: str
+    def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class CancelJobRequest(_message.Message):
+    __slots__ = ("targets", "signal", "batch_only", "full")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    BATCH_ONLY_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    signal: int
+    batch_only: bool
+    full: bool
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., signal: _Optional[int] = ..., batch_only: bool = ..., full: bool = ...) -> None: ...
+
+class CancelJobResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TargetResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
+
+class UpdateJobRequest(_message.Message):
+    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_DELTA_SECS_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_AT_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    NUM_TASKS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    REQ_NODELIST_FIELD_NUMBER: _ClassVar[int]
+    EXC_NODELIST_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINT_FIELD_NUMBER: _ClassVar[int]
+    REQUEUE_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_PATH_FIELD_NUMBER: _ClassVar[int]
+    STDERR_PATH_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    hold: HoldAction
+    partition: str
+    account: str
+    qos: str
+    comment: str
+    name: str
+    priority: int
+    nice: int
+    time_limit_secs: int
+    time_limit_delta_secs: int
+    dependency: str
+    begin_at: float
+    min_nodes: int
+    max_nodes: int
+    num_tasks: int
+    cpus_per_task: int
+    memory_per_node_mb: int
+    memory_per_cpu_mb: int
+    req_nodelist: str
+    exc_nodelist: str
+    constraint: str
+    requeue: bool
+    array_throttle: int
+    gres: str
+    stdout_path: str
+    stderr_path: str
+    work_dir: str
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ...) -> None: ...
+
+class UpdateJobResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TargetResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
+
+class RequeueJobRequest(_message.Message):
+    __slots__ = ("targets", "hold", "incomplete_only")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    INCOMPLETE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    hold: bool
+    incomplete_only: bool
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: bool = ..., incomplete_only: bool = ...) -> None: ...
+
+class RequeueJobResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TargetResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
+
+class GetNodesRequest(_message.Message):
+    __slots__ = ("names", "partitions")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetNodesResponse(_message.Message):
+    __slots__ = ("nodes", "server_time")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeInfo]
+    server_time: float
+    def __init__(self, nodes: _Optional[_Iterable[_Union[_common_pb2.NodeInfo, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class UpdateNodeRequest(_message.Message):
+    __slots__ = ("names", "state", "reason", "weight", "comment")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    names: str
+    state: str
+    reason: str
+    weight: int
+    comment: str
+    def __init__(self, names: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., weight: _Optional[int] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class UpdateNodeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPartitionsRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetPartitionsResponse(_message.Message):
+    __slots__ = ("partitions", "server_time")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PartitionInfo]
+    server_time: float
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_common_pb2.PartitionInfo, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class GetConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ConfigEntry(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class GetConfigResponse(_message.Message):
+    __slots__ = ("entries", "server_time")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    server_time: float
+    def __init__(self, entries: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class PingRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PingResponse(_message.Message):
+    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role")
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    hostname: str
+    server_time: float
+    version: str
+    cluster_name: str
+    role: str
+    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
+
+class HeldStep(_message.Message):
+    __slots__ = ("rid", "state")
+    RID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    rid: _common_pb2.RuntimeId
+    state: str
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
+
+class RegisterAgentRequest(_message.Message):
+    __slots__ = ("node", "hostname", "version", "address", "port", "boot_id", "boot_at", "agent_start_at", "arch", "os", "cpus", "memory_mb", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "gres", "labels", "held")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_AT_FIELD_NUMBER: _ClassVar[int]
+    AGENT_START_AT_FIELD_NUMBER: _ClassVar[int]
+    ARCH_FIELD_NUMBER: _ClassVar[int]
+    OS_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    CORES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    THREADS_PER_CORE_FIELD_NUMBER: _ClassVar[int]
+    TMP_DISK_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    hostname: str
+    version: str
+    address: str
+    port: int
+    boot_id: str
+    boot_at: float
+    agent_start_at: float
+    arch: str
+    os: str
+    cpus: int
+    memory_mb: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    tmp_disk_mb: int
+    gres: _containers.RepeatedCompositeFieldContainer[_common_pb2.GresCount]
+    labels: _containers.ScalarMap[str, str]
+    held: _containers.RepeatedCompositeFieldContainer[HeldStep]
+    def __init__(self, node: _Optional[str] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., boot_id: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
+
+class RegisterAgentResponse(_message.Message):
+    __slots__ = ("node_token", "cluster_name", "heartbeat_secs", "term")
+    NODE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    node_token: str
+    cluster_name: str
+    heartbeat_secs: int
+    term: int
+    def __init__(self, node_token: _Optional[str] = ..., cluster_name: _Optional[str] = ..., heartbeat_secs: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("node", "cpu_load", "free_memory_mb", "boot_id", "has_snapshot", "held")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    CPU_LOAD_FIELD_NUMBER: _ClassVar[int]
+    FREE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    HAS_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    cpu_load: int
+    free_memory_mb: int
+    boot_id: str
+    has_snapshot: bool
+    held: _containers.RepeatedCompositeFieldContainer[HeldStep]
+    def __init__(self, node: _Optional[str] = ..., cpu_load: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., boot_id: _Optional[str] = ..., has_snapshot: bool = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("register_again",)
+    REGISTER_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    register_again: bool
+    def __init__(self, register_again: bool = ...) -> None: ...
+
+class DeregisterAgentRequest(_message.Message):
+    __slots__ = ("node", "reason")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    reason: str
+    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DeregisterAgentResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DrainNodeRequest(_message.Message):
+    __slots__ = ("node", "reason")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    reason: str
+    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DrainNodeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResourceUsage(_message.Message):
+    __slots__ = ("user_secs", "system_secs", "max_rss_kb")
+    USER_SECS_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_SECS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RSS_KB_FIELD_NUMBER: _ClassVar[int]
+    user_secs: float
+    system_secs: float
+    max_rss_kb: int
+    def __init__(self, user_secs: _Optional[float] = ..., system_secs: _Optional[float] = ..., max_rss_kb: _Optional[int] = ...) -> None: ...
+
+class ReportJobStatusRequest(_message.Message):
+    __slots__ = ("rid", "node", "exit", "started_at", "ended_at", "usage", "stdout_path", "stderr_path", "tasks")
+    RID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_PATH_FIELD_NUMBER: _ClassVar[int]
+    STDERR_PATH_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    rid: _common_pb2.RuntimeId
+    node: str
+    exit: _common_pb2.ExitStatus
+    started_at: float
+    ended_at: float
+    usage: ResourceUsage
+    stdout_path: str
+    stderr_path: str
+    tasks: _containers.RepeatedCompositeFieldContainer[TaskExit]
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., node: _Optional[str] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., usage: _Optional[_Union[ResourceUsage, _Mapping]] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ...) -> None: ...
+
+class TaskExit(_message.Message):
+    __slots__ = ("rank", "exit")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    exit: _common_pb2.ExitStatus
+    def __init__(self, rank: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ...) -> None: ...
+
+class ReportJobStatusResponse(_message.Message):
+    __slots__ = ("verdict",)
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    verdict: ReportVerdict
+    def __init__(self, verdict: _Optional[_Union[ReportVerdict, str]] = ...) -> None: ...
