@@ -1,0 +1,208 @@
+"""From the replicated outbox into the database, for ever, without holding anything up.
+
+The order is: write a batch in one transaction, hear the commit, then propose `OutboxAck` for exactly the
+versions written.  A crash between the two writes the same versions again, and the database keeps what it
+has, because a version only replaces an older one.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from spur_core.errors import SpurError
+from spur_ctld.accounting import engine as database
+from spur_ctld.accounting import rows
+from spur_ctld.accounting.schema import jobs, steps
+from spur_ctld.state.ops import OutboxAck
+from spur_ctld.state.records import AcctRow
+
+log = logging.getLogger(__name__)
+
+#: Rows of one transaction.
+BATCH = 500
+_FIRST_RETRY = 1.0
+_LAST_RETRY = 30.0
+
+
+class OutboxView(Protocol):
+    """The part of the replicated state that the writer reads."""
+
+    @property
+    def outbox(self) -> dict[tuple[int, int], AcctRow]: ...
+
+
+class OutboxWriter:
+    """Writes outbox rows and acknowledges them.
+
+    Args:
+        view: the live state; its `outbox` is only read.
+        propose: commits an operation, raising SpurError when it could not.
+        url: database URL, see `engine.open_engine`.
+        cluster: the key's first part.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        view: OutboxView,
+        propose: Callable[[OutboxAck], Awaitable[Any]],
+        url: str,
+        cluster: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._view = view
+        self._propose = propose
+        self._cluster = cluster
+        self._clock = clock
+        self.engine: AsyncEngine = database.open_engine(url)
+        self._wake = asyncio.Event()
+        self._flushed = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+        self._ready = False
+        #: Why the database cannot be used now; empty when it can.
+        self.problem = "not connected yet"
+        #: Rows written since the start; for metrics.
+        self.written = 0
+
+    async def start(self) -> None:
+        """Begin in the background; never waits for the database."""
+        self._task = asyncio.create_task(self._run(), name="accounting")
+        self.notify()
+
+    async def stop(self) -> None:
+        """End; what is not written stays in the outbox."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        await self.engine.dispose()
+
+    def notify(self) -> None:
+        """The outbox may have grown."""
+        self._wake.set()
+
+    async def flushed(self, wait_secs: float) -> None:
+        """Return when every version now in the outbox is in the database, or replaced by a newer one.
+
+        So a reader sees what was acknowledged before it asked.
+
+        Raises:
+            AccountingUnavailable: the database is down, or did not catch up within `wait_secs`.
+        """
+        wanted = {key: row.seq for key, row in self._view.outbox.items()}
+        self.notify()
+
+        def caught_up() -> bool:
+            outbox = self._view.outbox
+            return bool(self.problem) or all(
+                key not in outbox or outbox[key].seq != seq for key, seq in wanted.items()
+            )
+
+        async with self._flushed:
+            try:
+                async with asyncio.timeout(wait_secs):
+                    await self._flushed.wait_for(lambda: self._ready and caught_up())
+            except TimeoutError:
+                raise database.AccountingUnavailable(self.problem or "it is behind") from None
+        if self.problem:
+            raise database.AccountingUnavailable(self.problem)
+
+    async def _run(self) -> None:
+        pause = _FIRST_RETRY
+        while True:
+            try:
+                if not self._ready:
+                    await database.migrate(self.engine)
+                    self._ready = True
+                await self._drain()
+                if self.problem and self.problem != "not connected yet":
+                    log.warning("accounting_back rows_waiting=%d", len(self._view.outbox))
+                await self._set_problem("")
+                pause = _FIRST_RETRY
+                await self._wake.wait()
+                self._wake.clear()
+            except asyncio.CancelledError:
+                raise
+            except (sa.exc.SQLAlchemyError, OSError, TimeoutError, SpurError) as error:
+                text = _one_line(error)
+                if self.problem != text:
+                    log.error("accounting_down error=%r rows_waiting=%d", text, len(self._view.outbox))
+                await self._set_problem(text)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LAST_RETRY)
+
+    async def _set_problem(self, text: str) -> None:
+        async with self._flushed:
+            self.problem = text
+            self._flushed.notify_all()
+
+    async def _drain(self) -> None:
+        """Write until the outbox holds nothing that was not written and acknowledged."""
+        while self._view.outbox:
+            batch = oldest(self._view.outbox.values(), BATCH)
+            await write(self.engine, self._cluster, batch)
+            self.written += len(batch)
+            await self._propose(
+                OutboxAck(at=self._clock(), rows=tuple((row.job_id, row.attempt, row.seq) for row in batch))
+            )
+            async with self._flushed:
+                self._flushed.notify_all()
+
+
+def oldest(waiting: Iterable[AcctRow], most: int) -> list[AcctRow]:
+    """The rows that wait longest, at most `most`."""
+    return sorted(waiting, key=lambda row: row.seq)[:most]
+
+
+async def write(engine: AsyncEngine, cluster: str, batch: list[AcctRow]) -> None:
+    """One transaction: insert, or replace older versions; remove rows that moved elsewhere."""
+    insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+    job_rows = [rows.text_safe(rows.job_values(cluster, row)) for row in batch if not row.gone]
+    step_rows = [
+        rows.text_safe(rows.step_values(cluster, row, step))
+        for row in batch
+        if not row.gone
+        for step in row.steps
+    ]
+    async with engine.begin() as connection:
+        if job_rows:
+            await connection.execute(_upsert(insert, jobs, rows.JOB_KEY), job_rows)
+        if step_rows:
+            await connection.execute(_upsert(insert, steps, rows.STEP_KEY), step_rows)
+        for row in batch:
+            if row.gone:
+                for table in (steps, jobs):
+                    await connection.execute(
+                        table.delete().where(
+                            table.c.cluster == cluster,
+                            table.c.job_id == row.job_id,
+                            table.c.attempt == row.attempt,
+                            table.c.submit_at == row.submit_at,
+                            table.c.seq <= row.seq,
+                        )
+                    )
+
+
+def _upsert(insert: Any, table: sa.Table, key: tuple[str, ...]) -> Any:
+    statement = insert(table)
+    replaced = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if column.name not in key and column.name != "db_index"
+    }
+    return statement.on_conflict_do_update(
+        index_elements=list(key), set_=replaced, where=table.c.seq < statement.excluded.seq
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    """The cause without SQL, parameters or passwords."""
+    if isinstance(error, sa.exc.DBAPIError) and error.orig is not None:
+        error = error.orig
+    return " ".join(str(error).split())[:200] or type(error).__name__
