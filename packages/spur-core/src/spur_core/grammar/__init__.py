@@ -1,0 +1,1 @@
+"""The grammars of Slurm's command line as pure functions; each submodule stands alone."""
