@@ -1,3 +1,16 @@
-"""Credentials: token kinds, minting, verification and the ownership rule."""
+"""Credentials: token kinds, minting, verification and the ownership rule.
+
+Nothing heavy is imported here: a command that only shows a queue pays for no cryptography.
+
+* `kinds`      the four token kinds, `Identity`, `LaunchStatement`
+* `keys`       sub-keys per kind
+* `keygen`     making a new cluster key
+* `mint`       making tokens
+* `verify`     checking them
+* `gate`       what a server makes of an authorization header, by mode
+* `ownership`  who may act on whose job
+* `posture`    which `[auth]` settings are refused or warned about
+* `errors`     the ways in which a credential can be refused
+"""
 
 __version__ = "0.1.0"
