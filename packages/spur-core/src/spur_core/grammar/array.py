@@ -114,7 +114,7 @@ class IndexSet:
 
 
 def _disjoint(ranges: tuple[Range, ...]) -> bool:
-    return all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False))
+    return all(ranges[at][1] < ranges[at + 1][0] for at in range(len(ranges) - 1))
 
 
 def _runs(indices: list[int]) -> list[Range]:
