@@ -5,6 +5,7 @@ alternatives of a matching-or and the counts, which speak of the whole allocatio
 """
 
 from collections import namedtuple
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Union
 
 from spur_core.errors import GrammarError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
         """A name, and how many nodes of the job must have it (None = all)."""
 
         name: str
-        count: int | None
+        nodes: int | None
 
     class All(NamedTuple):
         parts: tuple["Node", ...]
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         parts: tuple["Node", ...]
         matching: bool
 else:
-    Feature = namedtuple("Feature", ("name", "count"))
+    Feature = namedtuple("Feature", ("name", "nodes"))
     All = namedtuple("All", ("parts",))
     AnyOf = namedtuple("AnyOf", ("parts", "matching"))
 
@@ -87,9 +88,9 @@ class _Scanner:
             raise _bad()
         return Feature(name, int(digits))
 
-    def _while(self, wanted: "object") -> str:
+    def _while(self, wanted: Callable[[str], bool]) -> str:
         end = 0
-        while end < len(self.rest) and wanted(self.rest[end]):  # type: ignore[operator]
+        while end < len(self.rest) and wanted(self.rest[end]):
             end += 1
         out, self.rest = self.rest[:end], self.rest[end:]
         return out
@@ -98,7 +99,7 @@ class _Scanner:
 def matches(tree: Node, features: "frozenset[str] | set[str]") -> bool:
     """Whether a node with these features may take part.  A counted feature restricts no single node."""
     if isinstance(tree, Feature):
-        return tree.count is not None or tree.name in features
+        return tree.nodes is not None or tree.name in features
     if isinstance(tree, All):
         return all(matches(part, features) for part in tree.parts)
     return any(matches(part, features) for part in tree.parts)
@@ -119,7 +120,7 @@ def alternatives(tree: Node) -> list[Node]:
 def counts(tree: Node) -> list[tuple[str, int]]:
     """(feature, nodes of the job that must have it)."""
     if isinstance(tree, Feature):
-        return [] if tree.count is None else [(tree.name, tree.count)]
+        return [] if tree.nodes is None else [(tree.name, tree.nodes)]
     return [found for part in tree.parts for found in counts(part)]
 
 
