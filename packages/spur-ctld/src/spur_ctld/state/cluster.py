@@ -1,0 +1,236 @@
+"""The state itself: frozen records in dictionaries, and indexes that follow them.
+
+Records are replaced through `put_job` and `drop_job`, which keep every index right; nobody else touches
+the dictionaries of jobs.  Indexes are derived: a restored state rebuilds them.
+"""
+
+from collections.abc import Iterable
+
+from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
+from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
+from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice
+
+GresUse = dict[tuple[str, str], int]
+
+
+class NodeUse:
+    """What attempts hold on one node."""
+
+    __slots__ = ("cpus", "gres", "jobs", "memory_mb")
+
+    def __init__(self) -> None:
+        self.cpus = 0
+        self.memory_mb = 0
+        self.gres: GresUse = {}
+        #: Jobs that hold something here.
+        self.jobs: set[int] = set()
+
+    def add(self, job_id: int, part: Slice, sign: int) -> None:
+        """Take (+1) or give back (-1) one slice."""
+        self.cpus += sign * part.cpus
+        self.memory_mb += sign * part.memory_mb
+        for item in part.gres:
+            key = (item.name, item.type)
+            left = self.gres.get(key, 0) + sign * item.count
+            if left:
+                self.gres[key] = left
+            else:
+                self.gres.pop(key, None)
+        if sign > 0:
+            self.jobs.add(job_id)
+        else:
+            self.jobs.discard(job_id)
+
+
+class ClusterState:
+    """Everything the log decided so far."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.jobs: dict[int, Job] = {}
+        self.nodes: dict[str, Node] = {}
+        #: In configuration order.
+        self.partitions: dict[str, Partition] = {}
+        self.outbox: dict[tuple[int, int], AcctRow] = {}
+        self.answers: dict[str, Answer] = {}
+        self.next_job_id = 1
+        self.acct_seq = 0
+        #: Index of the last applied entry.
+        self.applied = 0
+        # Derived.
+        self.pending: set[int] = set()
+        self.active: set[int] = set()
+        self.by_array: dict[int, set[int]] = {}
+        self.use: dict[str, NodeUse] = {}
+        #: (uid, name) -> ids of jobs not over, for `singleton`.
+        self.by_name: dict[tuple[int, str], set[int]] = {}
+        self._blobs: dict[bytes, bytes] = {}
+        self._events: list[Event] = []
+
+    @classmethod
+    def empty(cls) -> "ClusterState":
+        """The state before the first entry."""
+        return cls()
+
+    # -- jobs
+
+    def put_job(self, job: Job) -> None:
+        """Add or replace a record; resources follow `held` of active jobs."""
+        old = self.jobs.get(job.job_id)
+        if old is not None:
+            self._unindex(old, job)
+        self.jobs[job.job_id] = job
+        self._index(job, old)
+
+    def drop_job(self, job_id: int) -> None:
+        """Forget a record."""
+        old = self.jobs.pop(job_id, None)
+        if old is not None:
+            self._unindex(old, None)
+
+    def take_id(self) -> int:
+        """The next job id; ids are never given twice."""
+        job_id = max(self.next_job_id, self.settings.first_job_id)
+        self.next_job_id = job_id + 1
+        return job_id
+
+    def _index(self, job: Job, old: Job | None) -> None:
+        if job.state is JobState.PENDING:
+            self.pending.add(job.job_id)
+        elif job.state in ACTIVE_STATES:
+            self.active.add(job.job_id)
+        if job.array_job_id is not None:
+            self.by_array.setdefault(job.array_job_id, set()).add(job.job_id)
+        if job.state is JobState.PENDING or job.state in ACTIVE_STATES:
+            self.by_name.setdefault((job.request.uid, job.request.name), set()).add(job.job_id)
+        if old is None or not _same_holding(old, job):
+            for part in holding(job):
+                self.use_of(part.node).add(job.job_id, part, +1)
+
+    def _unindex(self, old: Job, new: Job | None) -> None:
+        self.pending.discard(old.job_id)
+        self.active.discard(old.job_id)
+        if old.array_job_id is not None and (new is None or new.array_job_id != old.array_job_id):
+            members = self.by_array.get(old.array_job_id, set())
+            members.discard(old.job_id)
+            if not members:
+                self.by_array.pop(old.array_job_id, None)
+        key = (old.request.uid, old.request.name)
+        names = self.by_name.get(key)
+        if names is not None:
+            names.discard(old.job_id)
+            if not names:
+                del self.by_name[key]
+        if new is not None and _same_holding(old, new):
+            return
+        freed = holding(old)
+        for part in freed:
+            self.use_of(part.node).add(old.job_id, part, -1)
+        if freed:
+            kept = {part.node for part in holding(new)} if new is not None else set()
+            gone = tuple(part.node for part in freed if part.node not in kept)
+            if gone:
+                self.emit(RoomFreed(gone))
+
+    def use_of(self, node: str) -> NodeUse:
+        """The live counters of one node."""
+        found = self.use.get(node)
+        if found is None:
+            found = self.use[node] = NodeUse()
+        return found
+
+    def array_members(self, array_job_id: int) -> list[Job]:
+        """Every record of an array, by id."""
+        return [self.jobs[job_id] for job_id in sorted(self.by_array.get(array_job_id, ()))]
+
+    # -- nodes
+
+    def schedulable(self, node: Node) -> bool:
+        """Whether new work may go there now."""
+        return node.avail is NodeAvail.UP and not node.drain and not node.fail
+
+    def why_not(self, part: Slice) -> str:
+        """Why this slice does not fit now; empty when it does."""
+        node = self.nodes.get(part.node)
+        if node is None or not self.schedulable(node):
+            return f"node {part.node} is not available"
+        use = self.use.get(part.node) or NodeUse()
+        if use.cpus + part.cpus > node.cpus:
+            return f"node {part.node} has not enough free CPUs"
+        if node.memory_mb and use.memory_mb + part.memory_mb > node.memory_mb:
+            return f"node {part.node} has not enough free memory"
+        have = {(item.name, item.type): item.count for item in node.gres}
+        for item in part.gres:
+            key = (item.name, item.type)
+            if use.gres.get(key, 0) + item.count > have.get(key, 0):
+                return f"node {part.node} has not enough free {item.name}"
+        return ""
+
+    # -- small things
+
+    def intern(self, blob: bytes) -> bytes:
+        """One copy of equal scripts and environments."""
+        if len(self._blobs) > 4096:
+            self._blobs.clear()
+        return self._blobs.setdefault(blob, blob)
+
+    def emit(self, event: Event) -> None:
+        """Tell the shell; collected per operation."""
+        self._events.append(event)
+
+    def take_events(self) -> tuple[Event, ...]:
+        """What was emitted since the last call, without repeats, in order."""
+        events = tuple(dict.fromkeys(self._events))
+        self._events.clear()
+        return events
+
+    def put_row(self, row: AcctRow) -> None:
+        """Queue a row for the database; it replaces an older version."""
+        self.outbox[row.job_id, row.attempt] = row
+        self.emit(OutboxGrew())
+
+    def next_seq(self) -> int:
+        """Version numbers of accounting rows only grow."""
+        self.acct_seq += 1
+        return self.acct_seq
+
+
+def holding(job: Job) -> tuple[Slice, ...]:
+    """The slices whose resources the job holds now."""
+    if job.state not in ACTIVE_STATES or not job.held:
+        return ()
+    held = set(job.held)
+    return tuple(part for part in job.slices if part.node in held)
+
+
+def _same_holding(old: Job, new: Job) -> bool:
+    return (
+        old.held == new.held
+        and old.slices is new.slices
+        and (old.state in ACTIVE_STATES) == (new.state in ACTIVE_STATES)
+    )
+
+
+def launch_nodes(job: Job) -> tuple[str, ...]:
+    """The nodes on which the attempt has a supervisor: a batch script runs on the first node only, the
+    others are reserved for the steps that it starts."""
+    if job.request.srun:
+        return tuple(part.node for part in job.slices)
+    return tuple(part.node for part in job.slices[:1])
+
+
+def attempt_of(job: Job) -> int:
+    """The attempt that the record's present life is about: the running one, or the next."""
+    return job.run_attempt if job.dispatch_at is not None else job.run_attempt + 1
+
+
+def total(parts: Iterable[Slice]) -> tuple[int, int, GresUse]:
+    """(cpus, memory, gres) over slices."""
+    cpus = memory = 0
+    gres: GresUse = {}
+    for part in parts:
+        cpus += part.cpus
+        memory += part.memory_mb
+        for item in part.gres:
+            gres[item.name, item.type] = gres.get((item.name, item.type), 0) + item.count
+    return cpus, memory, gres
