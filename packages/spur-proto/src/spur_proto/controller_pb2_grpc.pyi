@@ -1,0 +1,70 @@
+"""Types of the gRPC code generated from spur_proto/controller.proto.  Written by tools/protoc_gen_grpc_python.py; do not edit."""
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import overload, type_check_only
+
+import grpc
+import grpc.aio
+
+from spur_proto import controller_pb2
+
+class SlurmControllerStub:
+    @overload
+    def __new__(cls, channel: grpc.aio.Channel) -> SlurmControllerStub: ...
+    @overload
+    def __new__(cls, channel: grpc.Channel) -> SlurmControllerBlockingStub: ...
+    SubmitJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.SubmitJobRequest, controller_pb2.SubmitJobResponse]
+    GetJobs: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetJobsRequest, controller_pb2.GetJobsResponse]
+    WatchJob: grpc.aio.UnaryStreamMultiCallable[controller_pb2.WatchJobRequest, controller_pb2.WatchJobResponse]
+    CancelJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CancelJobRequest, controller_pb2.CancelJobResponse]
+    UpdateJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateJobRequest, controller_pb2.UpdateJobResponse]
+    RequeueJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.RequeueJobRequest, controller_pb2.RequeueJobResponse]
+    GetNodes: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetNodesRequest, controller_pb2.GetNodesResponse]
+    UpdateNode: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]
+    GetPartitions: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]
+    GetConfig: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]
+    Ping: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]
+    RegisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]
+    Heartbeat: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]
+    DeregisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]
+    DrainNode: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DrainNodeRequest, controller_pb2.DrainNodeResponse]
+    ReportJobStatus: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.ReportJobStatusRequest, controller_pb2.ReportJobStatusResponse]
+
+@type_check_only
+class SlurmControllerBlockingStub(SlurmControllerStub):
+    SubmitJob: grpc.UnaryUnaryMultiCallable[controller_pb2.SubmitJobRequest, controller_pb2.SubmitJobResponse]  # type: ignore[assignment]
+    GetJobs: grpc.UnaryUnaryMultiCallable[controller_pb2.GetJobsRequest, controller_pb2.GetJobsResponse]  # type: ignore[assignment]
+    WatchJob: grpc.UnaryStreamMultiCallable[controller_pb2.WatchJobRequest, controller_pb2.WatchJobResponse]  # type: ignore[assignment]
+    CancelJob: grpc.UnaryUnaryMultiCallable[controller_pb2.CancelJobRequest, controller_pb2.CancelJobResponse]  # type: ignore[assignment]
+    UpdateJob: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateJobRequest, controller_pb2.UpdateJobResponse]  # type: ignore[assignment]
+    RequeueJob: grpc.UnaryUnaryMultiCallable[controller_pb2.RequeueJobRequest, controller_pb2.RequeueJobResponse]  # type: ignore[assignment]
+    GetNodes: grpc.UnaryUnaryMultiCallable[controller_pb2.GetNodesRequest, controller_pb2.GetNodesResponse]  # type: ignore[assignment]
+    UpdateNode: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]  # type: ignore[assignment]
+    GetPartitions: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]  # type: ignore[assignment]
+    GetConfig: grpc.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]  # type: ignore[assignment]
+    Ping: grpc.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]  # type: ignore[assignment]
+    RegisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]  # type: ignore[assignment]
+    Heartbeat: grpc.UnaryUnaryMultiCallable[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]  # type: ignore[assignment]
+    DeregisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]  # type: ignore[assignment]
+    DrainNode: grpc.UnaryUnaryMultiCallable[controller_pb2.DrainNodeRequest, controller_pb2.DrainNodeResponse]  # type: ignore[assignment]
+    ReportJobStatus: grpc.UnaryUnaryMultiCallable[controller_pb2.ReportJobStatusRequest, controller_pb2.ReportJobStatusResponse]  # type: ignore[assignment]
+
+class SlurmControllerServicer:
+    def SubmitJob(self, request: controller_pb2.SubmitJobRequest, context: grpc.aio.ServicerContext[controller_pb2.SubmitJobRequest, controller_pb2.SubmitJobResponse]) -> Awaitable[controller_pb2.SubmitJobResponse]: ...
+    def GetJobs(self, request: controller_pb2.GetJobsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetJobsRequest, controller_pb2.GetJobsResponse]) -> Awaitable[controller_pb2.GetJobsResponse]: ...
+    def WatchJob(self, request: controller_pb2.WatchJobRequest, context: grpc.aio.ServicerContext[controller_pb2.WatchJobRequest, controller_pb2.WatchJobResponse]) -> AsyncIterator[controller_pb2.WatchJobResponse]: ...
+    def CancelJob(self, request: controller_pb2.CancelJobRequest, context: grpc.aio.ServicerContext[controller_pb2.CancelJobRequest, controller_pb2.CancelJobResponse]) -> Awaitable[controller_pb2.CancelJobResponse]: ...
+    def UpdateJob(self, request: controller_pb2.UpdateJobRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateJobRequest, controller_pb2.UpdateJobResponse]) -> Awaitable[controller_pb2.UpdateJobResponse]: ...
+    def RequeueJob(self, request: controller_pb2.RequeueJobRequest, context: grpc.aio.ServicerContext[controller_pb2.RequeueJobRequest, controller_pb2.RequeueJobResponse]) -> Awaitable[controller_pb2.RequeueJobResponse]: ...
+    def GetNodes(self, request: controller_pb2.GetNodesRequest, context: grpc.aio.ServicerContext[controller_pb2.GetNodesRequest, controller_pb2.GetNodesResponse]) -> Awaitable[controller_pb2.GetNodesResponse]: ...
+    def UpdateNode(self, request: controller_pb2.UpdateNodeRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]) -> Awaitable[controller_pb2.UpdateNodeResponse]: ...
+    def GetPartitions(self, request: controller_pb2.GetPartitionsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]) -> Awaitable[controller_pb2.GetPartitionsResponse]: ...
+    def GetConfig(self, request: controller_pb2.GetConfigRequest, context: grpc.aio.ServicerContext[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]) -> Awaitable[controller_pb2.GetConfigResponse]: ...
+    def Ping(self, request: controller_pb2.PingRequest, context: grpc.aio.ServicerContext[controller_pb2.PingRequest, controller_pb2.PingResponse]) -> Awaitable[controller_pb2.PingResponse]: ...
+    def RegisterAgent(self, request: controller_pb2.RegisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]) -> Awaitable[controller_pb2.RegisterAgentResponse]: ...
+    def Heartbeat(self, request: controller_pb2.HeartbeatRequest, context: grpc.aio.ServicerContext[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]) -> Awaitable[controller_pb2.HeartbeatResponse]: ...
+    def DeregisterAgent(self, request: controller_pb2.DeregisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]) -> Awaitable[controller_pb2.DeregisterAgentResponse]: ...
+    def DrainNode(self, request: controller_pb2.DrainNodeRequest, context: grpc.aio.ServicerContext[controller_pb2.DrainNodeRequest, controller_pb2.DrainNodeResponse]) -> Awaitable[controller_pb2.DrainNodeResponse]: ...
+    def ReportJobStatus(self, request: controller_pb2.ReportJobStatusRequest, context: grpc.aio.ServicerContext[controller_pb2.ReportJobStatusRequest, controller_pb2.ReportJobStatusResponse]) -> Awaitable[controller_pb2.ReportJobStatusResponse]: ...
+
+def add_SlurmControllerServicer_to_server(servicer: SlurmControllerServicer, server: grpc.aio.Server) -> None: ...
