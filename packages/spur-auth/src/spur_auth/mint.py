@@ -54,14 +54,14 @@ def mint_user(key: bytes, user: str, uid: int | None, ttl: float, now: float, *,
     return _sign(key, USER, claims, ttl, now, cluster)
 
 
-def mint_node(key: bytes, node: str, *, now: float, ttl: float = NODE_TTL_SECS, cluster: str = "") -> str:
+def mint_node(key: bytes, node: str, now: float, ttl: float = NODE_TTL_SECS, *, cluster: str = "") -> str:
     """A token for the agent of the node of that name."""
     if not node:
         raise RequestError("a node token needs a node name")
     return _sign(key, NODE, {"sub": node}, ttl, now, cluster)
 
 
-def mint_controller(key: bytes, *, now: float, ttl: float = CONTROLLER_TTL_SECS, cluster: str = "") -> str:
+def mint_controller(key: bytes, now: float, ttl: float = CONTROLLER_TTL_SECS, *, cluster: str = "") -> str:
     """A token with which the controller calls agents and other controllers."""
     return _sign(key, CONTROLLER, {"sub": CONTROLLER_SUBJECT}, ttl, now, cluster)
 
