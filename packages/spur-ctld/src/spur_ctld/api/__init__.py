@@ -1,0 +1,1 @@
+"""The gRPC services: one gate, one error mapper, thin handlers."""

@@ -1,0 +1,121 @@
+"""Who calls: from the credential of a call to an identity, and what each call takes.  Pure.
+
+The identity comes from a token, or where no token is asked for from what a loopback caller says of itself
+(`x-spur-user`), checked against the host's user database when it matters.
+"""
+
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+from spur_auth import gate
+from spur_auth.errors import MissingCredential
+from spur_auth.kinds import NOBODY, NODE, USER, Identity, asserted_user
+from spur_auth.ownership import is_admin
+from spur_core.errors import AccessDenied, Unsupported
+
+USER_KEY: Final = "x-spur-user"
+
+#: The caller of the RPC that is being handled.
+CALLER: ContextVar[Identity] = ContextVar("spur_caller", default=NOBODY)
+
+_USERS: Final = frozenset({USER})
+_NODES: Final = frozenset({NODE})
+_BOTH: Final = frozenset({USER, NODE})
+
+#: Which kinds of token each RPC takes.  An RPC that is not here is refused.
+KINDS: Final[dict[str, frozenset[str]]] = {
+    "/slurm.SlurmController/SubmitJob": _USERS,
+    "/slurm.SlurmController/GetJobs": _USERS,
+    "/slurm.SlurmController/WatchJob": _USERS,
+    "/slurm.SlurmController/CancelJob": _USERS,
+    "/slurm.SlurmController/UpdateJob": _USERS,
+    "/slurm.SlurmController/RequeueJob": _USERS,
+    "/slurm.SlurmController/GetNodes": _USERS,
+    "/slurm.SlurmController/UpdateNode": _USERS,
+    "/slurm.SlurmController/GetPartitions": _USERS,
+    "/slurm.SlurmController/GetConfig": _USERS,
+    "/slurm.SlurmController/Ping": _BOTH,
+    "/slurm.SlurmController/DrainNode": _BOTH,
+    "/slurm.SlurmController/RegisterAgent": _NODES,
+    "/slurm.SlurmController/Heartbeat": _NODES,
+    "/slurm.SlurmController/DeregisterAgent": _NODES,
+    "/slurm.SlurmController/ReportJobStatus": _NODES,
+    "/slurm.SlurmAccounting/GetJobHistory": _USERS,
+}
+
+
+class GateRules(NamedTuple):
+    """The `[auth]` settings that decide about a call.
+
+    `trust_claims`: callers without a token are believed on loopback (plugin none, or a mode that lets them in).
+    """
+
+    mode: str
+    keys: tuple[bytes, ...]
+    trust_claims: bool
+
+    @property
+    def open_cluster(self) -> bool:
+        """No key exists, so neither users nor nodes can prove anything."""
+        return not self.keys or self.mode == gate.DISABLED
+
+
+def rules(plugin: str, mode: str, key: bytes | None) -> GateRules:
+    """The rules of a cluster with these `[auth]` settings."""
+    keys = (key,) if key is not None and plugin != "none" else ()
+    return GateRules(mode, keys, plugin == "none" or mode != gate.REQUIRED)
+
+
+def is_loopback_peer(peer: str) -> bool:
+    """Whether gRPC's name of the other side (`ipv4:127.0.0.1:5`, `ipv6:[::1]:5`, `unix:`) is this host."""
+    kind, _, rest = peer.partition(":")
+    if kind == "unix":
+        return True
+    if kind == "ipv4":
+        return rest.startswith("127.")
+    host = rest.replace("%5B", "[").replace("%5D", "]").rpartition(":")[0]
+    return kind == "ipv6" and (host == "[::1]" or host.startswith("[::ffff:127."))
+
+
+def identify(
+    rules: GateRules, method: str, header: str | None, claimed: str | None, peer: str, now: float
+) -> Identity:
+    """The caller of `method`.
+
+    Args:
+        header: the value of `authorization`, or None.
+        claimed: the value of `x-spur-user`, or None.
+        peer: gRPC's name of the other side.
+
+    Raises:
+        CredentialError: the credential is missing, bad, expired or of a kind this call does not take.
+        Unsupported: nobody decided who may call this.
+    """
+    kinds = KINDS.get(method)
+    if kinds is None:
+        raise Unsupported(f"{method} is not available in this release")
+    mode = rules.mode if rules.keys or rules.mode == gate.REQUIRED else gate.DISABLED
+    identity = gate.authenticate(mode, rules.keys or None, header, kinds, now)
+    if identity is not NOBODY or USER not in kinds or claimed is None or not rules.trust_claims:
+        return identity
+    if not is_loopback_peer(peer):
+        raise AccessDenied("a caller without a credential is believed only on the controller's own host")
+    return asserted_user(claimed)
+
+
+def caller_is_admin(identity: Identity, uid: int, rules: GateRules) -> bool:
+    """Administrators: root, proven; or asserted where the cluster trusts what local users say."""
+    if identity.verified:
+        return is_admin(identity) or (identity.kind == USER and uid == 0)
+    return rules.open_cluster and identity.kind == USER and uid == 0
+
+
+def require_user(identity: Identity) -> str:
+    """The user's name.
+
+    Raises:
+        MissingCredential: the caller said nothing about itself.
+    """
+    if identity.kind != USER or not identity.name:
+        raise MissingCredential
+    return identity.name

@@ -1,0 +1,127 @@
+"""The one interceptor: authenticates every call of every service and turns errors into statuses."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from spur_auth.kinds import Identity
+from spur_core.errors import RequestError
+from spur_ctld.api import grpc_errors
+from spur_ctld.api.caller import CALLER, USER_KEY, GateRules, identify
+
+#: A checked credential is taken again without a second check for this many seconds.
+REMEMBER_SECS: Final = 5.0
+_MOST_REMEMBERED: Final = 4096
+
+
+class _Malformed:
+    """Stands for bytes that are no message of the expected type."""
+
+
+_MALFORMED: Final = _Malformed()
+
+
+def _tolerant(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def deserialize(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except Exception:  # protobuf raises its own DecodeError and, for bad UTF-8, others
+            return _MALFORMED
+
+    return deserialize
+
+
+class Gate(aio.ServerInterceptor):  # type: ignore[misc]  # grpcio ships no types
+    """Stands before every handler.
+
+    Args:
+        rules: the `[auth]` settings.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, rules: GateRules, clock: Callable[[], float] = time.time) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._handlers: dict[str, Any] = {}
+        self._known: dict[tuple[str, str | None, str | None, str], tuple[float, Identity]] = {}
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        method: str = details.method
+        handler = self._handlers.get(method)
+        if handler is None:
+            found = await continuation(details)
+            if found is None:
+                return None
+            handler = self._guard(method, found)
+            self._handlers[method] = handler
+        return handler
+
+    def _guard(self, method: str, inner: Any) -> Any:
+        parse = _tolerant(inner.request_deserializer)
+        if inner.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(
+                self._unary(method, inner.unary_unary), parse, inner.response_serializer
+            )
+        if inner.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(method, inner.unary_stream), parse, inner.response_serializer
+            )
+        raise NotImplementedError(f"{method}: calls with a request stream are not guarded yet")
+
+    def _unary(self, method: str, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+        async def run(request: Any, context: Any) -> Any:
+            try:
+                self._enter(method, request, context)
+                return await behaviour(request, context)
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                return await _abort(context, error, method)
+
+        return run
+
+    def _stream(self, method: str, behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
+        async def run(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                self._enter(method, request, context)
+                async for response in behaviour(request, context):
+                    yield response
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                await _abort(context, error, method)
+
+        return run
+
+    def _enter(self, method: str, request: Any, context: Any) -> None:
+        """Put the caller's identity in place, or raise."""
+        header = claimed = None
+        for key, value in context.invocation_metadata() or ():
+            if key == "authorization":
+                header = value
+            elif key == USER_KEY:
+                claimed = value
+        CALLER.set(self._identity(method, header, claimed, context.peer()))
+        if request is _MALFORMED:
+            raise RequestError(f"the request is not a valid message for {method.rpartition('/')[2]}")
+
+    def _identity(self, method: str, header: str | None, claimed: str | None, peer: str) -> Identity:
+        now = self._clock()
+        # The port changes with every connection and says nothing.
+        key = (method, header, claimed, peer.rpartition(":")[0])
+        held = self._known.get(key)
+        if held is not None and 0 <= now - held[0] < REMEMBER_SECS:
+            return held[1]
+        identity = identify(self._rules, method, header, claimed, peer, now)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = (now, identity)
+        return identity
+
+
+async def _abort(context: Any, error: Exception, method: str) -> None:
+    status, text, code = grpc_errors.outcome(error, method)
+    await context.abort(status, text, ((grpc_errors.CODE_KEY, code),))

@@ -1,0 +1,1 @@
+"""Effects on nodes that follow from committed state: launching, fencing, signalling."""

@@ -1,0 +1,207 @@
+"""Calls to node agents: one channel per address, a fresh controller token on every call.
+
+Every call names the run exactly.  An error of the other side becomes one of ours: `Unreachable` when it
+may or may not have happened, `AgentRefused` when the agent said no and certainly did nothing.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import grpc
+from grpc import aio
+
+from spur_auth import mint
+from spur_core.errors import SpurError, Unreachable
+from spur_core.ids import RuntimeId
+from spur_ctld.dispatch.launch_spec import rid_message
+from spur_proto import agent_pb2 as pb
+from spur_proto import agent_pb2_grpc
+
+#: A controller token is used for at most this many seconds; it lives for 300.
+_TOKEN_USE_SECS: Final = 200.0
+#: Launching may wait for an older attempt to go (30 s) and for a supervisor to get ready (10 s).
+LAUNCH_TIMEOUT_SECS: Final = 60.0
+CALL_TIMEOUT_SECS: Final = 5.0
+
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", 32 << 20),
+    ("grpc.max_receive_message_length", 32 << 20),
+    # An agent that comes back shall be reached at once, not after gRPC's two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.keepalive_time_ms", 60000),
+    # Each address has a channel of its own; sharing sub-channels would share their back-off.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+#: The agent answered and did nothing.
+_CERTAIN: Final = frozenset(
+    {
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+
+
+class AgentRefused(SpurError):
+    """The agent said no; nothing was done."""
+
+    code = "agent_refused"
+
+
+class Launched(NamedTuple):
+    """A node's answer to a launch."""
+
+    success: bool
+    failure: int
+    error: str
+    stdout_path: str
+    stderr_path: str
+    started_at: float
+
+
+class Credentials:
+    """Makes the controller's tokens; without a key calls carry none.
+
+    Args:
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, key: bytes | None, cluster: str, clock: Callable[[], float] = time.time) -> None:
+        self._key = key
+        self._cluster = cluster
+        self._clock = clock
+        self._token = ""
+        self._minted_at = 0.0
+
+    def metadata(self) -> Sequence[tuple[str, str]]:
+        """What goes with every call."""
+        if self._key is None:
+            return ()
+        now = self._clock()
+        if not self._token or not 0 <= now - self._minted_at < _TOKEN_USE_SECS:
+            self._token = mint.mint_controller(self._key, now, cluster=self._cluster)
+            self._minted_at = now
+        return (("authorization", f"Bearer {self._token}"),)
+
+    def launch_token(self, rid: RuntimeId, uid: int, gid: int, spec: bytes, node: str) -> str:
+        """The signed statement over exactly these bytes; empty without a key."""
+        if self._key is None:
+            return ""
+        digest = hashlib.sha256(spec).hexdigest()
+        return mint.mint_launch(
+            self._key, rid, uid, gid, digest, node, now=self._clock(), cluster=self._cluster
+        )
+
+
+class AgentPool:
+    """Talks to agents by address (`host:port`).
+
+    Args:
+        term: the controller's present term; agents refuse lower ones.
+    """
+
+    def __init__(self, credentials: Credentials, term: Callable[[], int]) -> None:
+        self._credentials = credentials
+        self._term = term
+        self._channels: dict[str, Any] = {}
+        self._stubs: dict[str, agent_pb2_grpc.SlurmAgentStub] = {}
+
+    def _stub(self, address: str) -> agent_pb2_grpc.SlurmAgentStub:
+        stub = self._stubs.get(address)
+        if stub is None:
+            channel = aio.insecure_channel(address, options=_OPTIONS)
+            self._channels[address] = channel
+            stub = self._stubs[address] = agent_pb2_grpc.SlurmAgentStub(channel)
+        return stub
+
+    async def forget(self, address: str) -> None:
+        """Close the channel of an address that no node has any more."""
+        channel = self._channels.pop(address, None)
+        self._stubs.pop(address, None)
+        if channel is not None:
+            await channel.close()
+
+    async def close(self) -> None:
+        """Close every channel; calls in flight end with `Unreachable`."""
+        for address in list(self._channels):
+            await self.forget(address)
+
+    async def _call(self, address: str, name: str, request: Any, timeout: float) -> Any:
+        if not address:
+            raise Unreachable("the node has no address: its agent never registered")
+        try:
+            method = getattr(self._stub(address), name)
+            return await method(request, timeout=timeout, metadata=self._credentials.metadata())
+        except aio.AioRpcError as error:
+            text = f"{name} on {address}: {error.details() or error.code().name}"
+            if error.code() in _CERTAIN:
+                raise AgentRefused(text) from None
+            raise Unreachable(text) from None
+
+    async def launch(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
+        """Start a node's part of an attempt; a repeat of the same spec is absorbed by the agent."""
+        data = spec.SerializeToString()
+        rid = RuntimeId(spec.rid.job_id, spec.rid.run_attempt, spec.rid.step_id)
+        request = pb.LaunchJobRequest(
+            spec=data,
+            target_node=node,
+            launch_token=self._credentials.launch_token(rid, spec.uid, spec.gid, data, node),
+            term=self._term(),
+        )
+        answer = await self._call(address, "LaunchJob", request, LAUNCH_TIMEOUT_SECS)
+        return Launched(
+            answer.success,
+            answer.failure,
+            answer.error,
+            answer.stdout_path,
+            answer.stderr_path,
+            answer.started_at,
+        )
+
+    async def end(
+        self, address: str, job_id: int, attempt: int, grace_secs: int, reason: str
+    ) -> bool:
+        """TERM, grace, KILL for every step of the attempt.  True: something of it is (still) there."""
+        request = pb.AgentCancelJobRequest(grace_secs=grace_secs, reason=reason, term=self._term())
+        request.rid.job_id, request.rid.run_attempt = job_id, attempt
+        answer = await self._call(address, "CancelJob", request, CALL_TIMEOUT_SECS)
+        return bool(answer.active)
+
+    async def signal(
+        self,
+        address: str,
+        job_id: int,
+        attempt: int,
+        signal: int,
+        *,
+        step_id: int | None = None,
+        batch_only: bool = False,
+    ) -> bool:
+        """Deliver one signal; the job goes on.  False: nothing of that run is there."""
+        request = pb.AgentCancelJobRequest(signal=signal, batch_only=batch_only, term=self._term())
+        request.rid.job_id, request.rid.run_attempt = job_id, attempt
+        if step_id is not None:
+            request.rid.step_id = step_id
+        answer = await self._call(address, "CancelJob", request, CALL_TIMEOUT_SECS)
+        return bool(answer.active)
+
+    async def end_step(self, address: str, rid: RuntimeId, grace_secs: int, reason: str) -> bool:
+        """TERM, grace, KILL for one step."""
+        request = pb.AgentCancelJobRequest(
+            rid=rid_message(rid), grace_secs=grace_secs, reason=reason, term=self._term()
+        )
+        answer = await self._call(address, "CancelJob", request, CALL_TIMEOUT_SECS)
+        return bool(answer.active)
+
+    async def probe(self, address: str, rid: RuntimeId) -> pb.ProbeStepdResponse:
+        """What the agent holds of `rid`; not active means certainly not running there."""
+        request = pb.ProbeStepdRequest(rid=rid_message(rid))
+        answer: pb.ProbeStepdResponse = await self._call(address, "ProbeStepd", request, CALL_TIMEOUT_SECS)
+        return answer

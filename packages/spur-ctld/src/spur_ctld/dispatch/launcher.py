@@ -1,0 +1,232 @@
+"""Launching a dispatched attempt on its nodes, and finding out after a restart what became of one.
+
+A dispatch is committed before anything here runs (record before act).  Each attempt gets one task:
+all nodes in parallel, then one operation, commit or abort.  After a restart nothing is launched again:
+the nodes are asked what they hold.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from spur_core.errors import BusyError, SpurError, Unreachable
+from spur_core.reasons import LAUNCH_FAILURE
+from spur_core.states import JobState
+from spur_ctld.dispatch.agents import AgentPool, AgentRefused, Launched
+from spur_ctld.dispatch.launch_spec import ClusterFacts, build, runtime_id
+from spur_ctld.dispatch.nodes import node_address
+from spur_ctld.ledger import Ledger
+from spur_ctld.state.cluster import launch_nodes
+from spur_ctld.state.ops import DispatchAbort, DispatchCommit
+from spur_ctld.state.records import Job
+from spur_proto import agent_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+_RETRY_PAUSE: Final = 0.5
+#: A probe that fails is repeated until the node answers; the pause grows up to this.
+_PROBE_PAUSE: Final = 5.0
+
+
+class Failure(NamedTuple):
+    """Why a node did not confirm.  `certain`: nothing of the attempt is there."""
+
+    kind: int
+    text: str
+    certain: bool
+
+
+#: What each node answered.
+Answers = Mapping[str, Launched | Failure]
+
+
+def failure_of(answer: Launched) -> Failure:
+    """An agent's own refusal as a Failure; it leaves nothing behind."""
+    return Failure(answer.failure, answer.error or "the launch failed without a reason", certain=True)
+
+
+def verdict(
+    job_id: int, attempt: int, nodes: Sequence[str], answers: Answers, start_at: float
+) -> DispatchCommit | DispatchAbort:
+    """What to propose once every node has answered.  Pure.
+
+    The job's own fault on any node ends it; everything else is tried again.
+    """
+    failures: dict[str, Failure] = {
+        node: answer for node, answer in answers.items() if isinstance(answer, Failure)
+    }
+    if not failures:
+        first = answers[nodes[0]]
+        assert isinstance(first, Launched)
+        return DispatchCommit(
+            at=start_at,
+            job_id=job_id,
+            attempt=attempt,
+            start_at=start_at,
+            stdout_real=first.stdout_path,
+            stderr_real=first.stderr_path,
+        )
+    own = [node for node in nodes if node in failures and failures[node].kind == pb.LAUNCH_FAILURE_JOB]
+    node = own[0] if own else next(name for name in nodes if name in failures)
+    text = f"{node}: {failures[node].text}"
+    if len(nodes) > 1:
+        text += f" ({len(nodes) - len(failures)} of {len(nodes)} nodes confirmed)"
+    return DispatchAbort(
+        at=start_at,
+        job_id=job_id,
+        attempt=attempt,
+        reason=LAUNCH_FAILURE,
+        desc=text,
+        outcome="fail" if own else "retry",
+        clear=tuple(name for name in nodes if name in failures and failures[name].certain),
+    )
+
+
+class Launcher:
+    """Runs one task per attempt in CONFIGURING.
+
+    Args:
+        clock: seconds since the epoch.
+        node_failed: told about a node that could not launch, to be left alone for a while.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        agents: AgentPool,
+        clock: Callable[[], float],
+        node_failed: Callable[[str], None],
+    ) -> None:
+        self._ledger = ledger
+        self._agents = agents
+        self._clock = clock
+        self._node_failed = node_failed
+        self._running: dict[tuple[int, int], asyncio.Task[None]] = {}
+
+    def look(self, job: Job) -> None:
+        """Launch an attempt that was dispatched just now by this process."""
+        self._start(job, self._launch)
+
+    def resume(self, job: Job) -> None:
+        """Find out about an attempt that an earlier process dispatched."""
+        self._start(job, self._recover)
+
+    def _start(self, job: Job, work: "Callable[[int, int], object]") -> None:
+        key = (job.job_id, job.run_attempt)
+        if job.state is not JobState.CONFIGURING or job.fence is not None or key in self._running:
+            return
+        task: asyncio.Task[None] = asyncio.create_task(work(*key), name=f"launch-{key}")  # type: ignore[arg-type]
+        self._running[key] = task
+        task.add_done_callback(lambda _: self._running.pop(key, None))
+
+    async def settled(self, job_id: int, attempt: int) -> bool:
+        """Return when no launch of that attempt is in flight; True if one was."""
+        task = self._running.get((job_id, attempt))
+        if task is None:
+            return False
+        await asyncio.wait((task,))
+        return True
+
+    async def stop(self) -> None:
+        """Give up waiting for answers; the next start asks the nodes."""
+        for task in list(self._running.values()):
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    def _current(self, job_id: int, attempt: int) -> Job | None:
+        job = self._ledger.state.jobs.get(job_id)
+        if job is None or job.run_attempt != attempt or job.state is not JobState.CONFIGURING:
+            return None
+        return None if job.fence is not None else job
+
+    async def _launch(self, job_id: int, attempt: int) -> None:
+        job = self._current(job_id, attempt)
+        if job is None:
+            return
+        start_at = self._clock()
+        settings = self._ledger.state.settings
+        facts = ClusterFacts(settings.cluster_name, settings.kill_wait)
+        specs = build(job, facts, start_at)
+        nodes = launch_nodes(job)
+        found = await asyncio.gather(
+            *(self._launch_on(node, spec) for node, spec in zip(nodes, specs, strict=True))
+        )
+        answers = dict(zip(nodes, found, strict=True))
+        for node, answer in answers.items():
+            if isinstance(answer, Failure):
+                log.warning(
+                    "launch_failed job=%d attempt=%d node=%s error=%r", job_id, attempt, node, answer.text
+                )
+                if answer.kind != pb.LAUNCH_FAILURE_JOB:
+                    self._node_failed(node)
+        await self._propose(verdict(job_id, attempt, nodes, answers, start_at))
+
+    async def _launch_on(self, node: str, spec: pb.LaunchSpec) -> Launched | Failure:
+        known = self._ledger.state.nodes.get(node)
+        if known is None or not node_address(known):
+            return Failure(pb.LAUNCH_FAILURE_NODE, "the node has no address", certain=True)
+        try:
+            answer = await self._agents.launch(node_address(known), node, spec)
+        except Unreachable as error:
+            return Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, error.text, certain=False)
+        except AgentRefused as error:
+            return Failure(pb.LAUNCH_FAILURE_NODE, error.text, certain=False)
+        return answer if answer.success else failure_of(answer)
+
+    async def _recover(self, job_id: int, attempt: int) -> None:
+        """Ask every node: all hold it means that the launch had succeeded; anything else is undone."""
+        job = self._current(job_id, attempt)
+        if job is None:
+            return
+        nodes = launch_nodes(job)
+        found = await asyncio.gather(*(self._probe(job, node) for node in nodes))
+        if self._current(job_id, attempt) is None:
+            return
+        answers: dict[str, Launched | Failure] = {}
+        for node, answer in zip(nodes, found, strict=True):
+            if answer is not None and answer.active:
+                started = answer.started_at if answer.HasField("started_at") else 0.0
+                answers[node] = Launched(True, 0, "", "", "", started)
+            else:
+                text = "the controller restarted during the launch"
+                answers[node] = Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, text, certain=False)
+        starts = [a.started_at for a in answers.values() if isinstance(a, Launched) and a.started_at]
+        now = self._clock()
+        log.info(
+            "launch_recovered job=%d attempt=%d held=%d of=%d",
+            job_id,
+            attempt,
+            sum(isinstance(a, Launched) for a in answers.values()),
+            len(nodes),
+        )
+        await self._propose(verdict(job_id, attempt, nodes, answers, min([now, *starts])))
+
+    async def _probe(self, job: Job, node: str) -> pb.ProbeStepdResponse | None:
+        """The node's answer, asked until there is one; None when the job moved on meanwhile."""
+        pause = 0.2
+        complained = False
+        while self._current(job.job_id, job.run_attempt) is not None:
+            known = self._ledger.state.nodes.get(node)
+            try:
+                return await self._agents.probe(node_address(known) if known else "", runtime_id(job))
+            except (Unreachable, AgentRefused) as error:
+                if not complained:
+                    log.warning("probe_waits job=%d node=%s error=%r", job.job_id, node, error.text)
+                    complained = True
+            await self._ledger.job_changed(job.job_id, pause)
+            pause = min(pause * 2, _PROBE_PAUSE)
+        return None
+
+    async def _propose(self, op: DispatchCommit | DispatchAbort) -> None:
+        while True:
+            try:
+                await self._ledger.commit(op)
+                return
+            except BusyError as error:
+                log.info("launch_retry job=%d attempt=%d error=%r", op.job_id, op.attempt, error.text)
+                await asyncio.sleep(_RETRY_PAUSE)
+            except SpurError as error:
+                # Cancelled or ended meanwhile: apply decided, the fence or the report goes its own way.
+                log.info("launch_overtaken job=%d attempt=%d why=%r", op.job_id, op.attempt, error.text)
+                return

@@ -1,0 +1,106 @@
+"""The shell's one handle on the replicated state: read it, change it through the log, hear what changed.
+
+Operations go in typed and come back typed; a refusal by `apply` is raised.  Listeners run on the event
+loop right after an entry was applied; they must only note things and return.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from spur_core.errors import StateError
+from spur_ctld.api.grpc_errors import Refused
+from spur_ctld.state import codec, invariants
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.events import Event, JobChanged
+from spur_ctld.state.ops import AnyOp, OpResult
+
+log = logging.getLogger(__name__)
+
+#: Seconds a proposal may take before its fate is unknown.
+COMMIT_SECS: Final = 30.0
+
+Listener = Callable[[Sequence[Event]], None]
+
+
+class Proposer(Protocol):
+    """The part of the replication node that the ledger needs."""
+
+    async def propose(self, cmd: bytes, deadline: float) -> bytes: ...
+
+
+class Ledger:
+    """State, log and listeners of this controller.
+
+    Args:
+        state: gives the live state; it is replaced as a whole when a snapshot is restored.
+        proposer: the replication node.
+        paranoid: check the state's invariants after every change.
+    """
+
+    def __init__(
+        self, state: Callable[[], ClusterState], proposer: Proposer, *, paranoid: bool = False
+    ) -> None:
+        self._state = state
+        self._proposer = proposer
+        self._paranoid = paranoid
+        self._listeners: list[Listener] = []
+        self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+
+    @property
+    def state(self) -> ClusterState:
+        """The state as of the last applied entry; only read it."""
+        return self._state()
+
+    async def commit(self, op: AnyOp) -> OpResult:
+        """Put `op` into the log and return what `apply` made of it.
+
+        Raises:
+            Refused: apply refused it; nothing changed.
+            BusyError: it was not, or perhaps not, executed; try again.
+        """
+        raw = await self._proposer.propose(codec.encode_op(op), COMMIT_SECS)
+        result: OpResult = codec.decode_result(raw)
+        if result.refusal is not None:
+            raise Refused(result.refusal.code, result.refusal.text)
+        return result
+
+    # -- changes
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener` with the events of every entry that is applied from now on."""
+        self._listeners.append(listener)
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """An entry was applied; called on the event loop."""
+        for event in events:
+            if isinstance(event, JobChanged):
+                for waiter in self._waiters.pop(event.job_id, ()):
+                    if not waiter.done():
+                        waiter.set_result(None)
+        for listener in self._listeners:
+            listener(events)
+        if self._paranoid and events:
+            problems = invariants.check(self.state)
+            if problems:
+                raise StateError("; ".join(problems))
+
+    async def job_changed(self, job_id: int, timeout: float | None = None) -> bool:
+        """Wait until the record of `job_id` changes; False when `timeout` seconds passed first."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(job_id, []).append(waiter)
+        try:
+            async with asyncio.timeout(timeout):
+                await waiter
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            waiters = self._waiters.get(job_id)
+            if waiters is not None:
+                with contextlib.suppress(ValueError):
+                    waiters.remove(waiter)
+                if not waiters:
+                    self._waiters.pop(job_id, None)

@@ -1,0 +1,1 @@
+"""The event-driven loop between the state and the pure scheduler."""

@@ -1,0 +1,365 @@
+"""Accept or refuse a job specification: everything is resolved here, once, in Slurm's order.  Pure.
+
+What can be refused at submit is refused with Slurm's sentence; what only cannot run now is accepted and
+waits with a reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from spur_core.errors import GrammarError, RequestError
+from spur_core.grammar import array, counts, dependency, features, gres, hostlist
+from spur_ctld import submit_shape
+from spur_ctld.state.ops import Submit
+from spur_ctld.state.records import UNLIMITED, Gres, IndexRange, Node, Partition, Request
+from spur_ctld.users import UserRecord
+from spur_proto import common_pb2 as pb
+
+#: Script and environment together with everything else.
+MAX_SPEC_BYTES: Final = 4 << 20
+MAX_NAME: Final = 1024
+MAX_NICE: Final = 2147483645
+_CLOSED: Final = frozenset({"DRAIN", "INACTIVE"})
+
+
+class SubmitRules(NamedTuple):
+    """The settings that decide about submissions."""
+
+    max_array_size: int
+    default_priority: int
+    max_user_priority: int
+    #: Fallback limit in seconds; 0 = none.
+    default_time_limit: int
+    #: "NO", "ANY" or "ALL".
+    enforce_part_limits: str
+    refuse_root: bool = False
+    job_requeue: bool = True
+
+
+class Submitter(NamedTuple):
+    """Who submits: from the credential and the host's user database."""
+
+    record: UserRecord
+    admin: bool
+
+
+class Resolved(NamedTuple):
+    """A submission as it enters the log, and what the submitter should be told."""
+
+    op: Submit
+    warnings: tuple[str, ...]
+
+
+def resolve(
+    spec: pb.JobSpec,
+    rules: SubmitRules,
+    partitions: Mapping[str, Partition],
+    nodes: Mapping[str, Node],
+    who: Submitter,
+    now: float,
+    request_id: str = "",
+) -> Resolved:
+    """The operation that queues `spec`.
+
+    Raises:
+        RequestError: refused; the sentence is Slurm's where Slurm has one.
+    """
+    if rules.refuse_root and who.record.uid == 0:
+        raise RequestError("Invalid user id: jobs of root are disabled by [auth] allow_root_jobs")
+    warnings: list[str] = []
+    wanted = requested_partitions(spec.partition, partitions)
+    nodelist = _hosts(spec.nodelist, nodes, "nodelist")
+    exclude = _hosts(spec.exclude, nodes, "exclude")
+    _members_only(nodelist, exclude, wanted)
+    _payload(spec)
+    shape = submit_shape.resolve(spec, len(nodelist))
+    warnings.extend(shape.warnings)
+    given_limit = spec.time_limit_secs if spec.HasField("time_limit_secs") else None
+    limit = time_limit(given_limit, wanted, rules.default_time_limit)
+    enforce(rules.enforce_part_limits, given_limit, shape.min_nodes, wanted)
+    per_node, per_cpu = memory(spec, wanted)
+    resources = parse_gres_list(spec.gres, nodes)
+    _constraint(spec.constraint)
+    _dependency(spec.dependency)
+    indices, throttle = array_of(spec.array, rules.max_array_size)
+    begin, deadline = times(spec, now)
+    priority, nice, more = priority_of(spec, rules, who.admin)
+    warnings.extend(more)
+    request = Request(
+        name=_text(spec.name, "name", MAX_NAME) or "sbatch",
+        user=who.record.name,
+        uid=who.record.uid,
+        gid=who.record.gid,
+        group=who.record.group,
+        account=_text(spec.account, "account", 256),
+        qos=_text(spec.qos, "qos", 256),
+        comment=_text(spec.comment, "comment", 65536),
+        wckey=_text(spec.wckey, "wckey", 256),
+        partitions=tuple(p.name for p in wanted),
+        min_nodes=shape.min_nodes,
+        max_nodes=shape.max_nodes,
+        num_tasks=shape.num_tasks,
+        tasks_given=shape.tasks_given,
+        tasks_per_node=shape.tasks_per_node,
+        cpus_per_task=shape.cpus_per_task,
+        cpus_per_task_given=spec.HasField("cpus_per_task"),
+        memory_per_node_mb=per_node,
+        memory_per_cpu_mb=per_cpu,
+        gres=resources,
+        exclusive=spec.exclusive,
+        nodelist=nodelist,
+        exclude=exclude,
+        constraint=spec.constraint,
+        script=spec.script,
+        argv=tuple(spec.argv),
+        script_args=tuple(spec.script_args),
+        env=environment(spec.environment),
+        work_dir=_work_dir(spec.work_dir),
+        stdout=_text(spec.stdout_path, "stdout_path", 4096),
+        stderr=_text(spec.stderr_path, "stderr_path", 4096),
+        stdin=_text(spec.stdin_path, "stdin_path", 4096),
+        open_mode=_open_mode(spec.open_mode),
+        umask=_umask(spec),
+        rlimits=tuple(_text(limit_, "rlimits", 128) for limit_ in spec.rlimits),
+        srun=spec.srun_job,
+        label=spec.label,
+        command=_text(spec.command, "command", 65536),
+        submit_line=_text(spec.submit_line, "submit_line", 262144),
+        submit_host=_text(spec.submit_host, "submit_host", 256),
+        time_limit=limit,
+        begin_at=begin,
+        deadline_at=deadline,
+        dependency=spec.dependency,
+        requeue=spec.requeue if spec.HasField("requeue") else rules.job_requeue,
+        kill_on_invalid_dependency=spec.kill_on_invalid_dependency,
+        nice=nice,
+        warn_signal=_warn_signal(spec.warn_signal),
+    )
+    op = Submit(
+        at=now,
+        request=request,
+        request_id=_text(request_id, "request_id", 256),
+        array=indices,
+        array_throttle=throttle,
+        priority=priority,
+        held=spec.hold or (spec.HasField("priority") and spec.priority == 0),
+    )
+    return Resolved(op, tuple(warnings))
+
+
+def requested_partitions(text: str, partitions: Mapping[str, Partition]) -> list[Partition]:
+    """The partitions that a comma list names; the default one, else the first, for an empty list."""
+    if not partitions:
+        raise RequestError("No partition specified or system default partition")
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        default = [p for p in partitions.values() if p.default]
+        return default[:1] or [next(iter(partitions.values()))]
+    found = []
+    for name in names:
+        if name not in partitions:
+            raise RequestError("Invalid partition name specified")
+        if partitions[name] not in found:
+            found.append(partitions[name])
+    if all(p.state in _CLOSED for p in found):
+        raise RequestError("Required partition not available (inactive or drain)")
+    return found
+
+
+def time_limit(given: int | None, wanted: Iterable[Partition], fallback: int) -> int:
+    """The limit in seconds, `UNLIMITED` for none.
+
+    What the user gave; else per partition its default, else (with a cluster fallback) the smaller of
+    maximum and fallback, else its maximum; of several partitions the smallest.
+    """
+    if given is not None:
+        return given or UNLIMITED
+    found = []
+    for partition in wanted:
+        if partition.default_time is not None:
+            found.append(partition.default_time)
+        elif fallback:
+            found.append(min(fallback, partition.max_time or fallback))
+        elif partition.max_time is not None:
+            found.append(partition.max_time)
+        else:
+            found.append(UNLIMITED)
+    return min(found)
+
+
+def enforce(mode: str, given: int | None, min_nodes: int, wanted: list[Partition]) -> None:
+    """`enforce_part_limits`: refuse what the partitions' limits forbid instead of letting it wait."""
+    if mode not in ("ALL", "ANY"):
+        return
+    verdicts = []
+    for partition in wanted:
+        if given is not None and partition.max_time is not None and (given or UNLIMITED) > partition.max_time:
+            verdicts.append("Requested time limit is invalid (missing or exceeds some limit)")
+        elif min_nodes < partition.min_nodes or (
+            partition.max_nodes is not None and min_nodes > partition.max_nodes
+        ):
+            verdicts.append("Node count specification invalid")
+        else:
+            verdicts.append("")
+    failed = [text for text in verdicts if text]
+    if failed and (mode == "ALL" or len(failed) == len(verdicts)):
+        raise RequestError(failed[0])
+
+
+def memory(spec: pb.JobSpec, wanted: list[Partition]) -> tuple[int | None, int | None]:
+    """(per node, per CPU) in MiB; at most one is set."""
+    per_node = spec.memory_per_node_mb if spec.HasField("memory_per_node_mb") else None
+    per_cpu = spec.memory_per_cpu_mb if spec.HasField("memory_per_cpu_mb") else None
+    if per_node is not None and per_cpu is not None:
+        raise RequestError("memory_per_node_mb and memory_per_cpu_mb are mutually exclusive")
+    if per_node is None and per_cpu is None:
+        for partition in wanted:
+            if partition.def_mem_per_cpu is not None:
+                return None, partition.def_mem_per_cpu
+            if partition.def_mem_per_node is not None:
+                return partition.def_mem_per_node, None
+        return None, None
+    caps = [p.max_mem_per_node for p in wanted]
+    if per_node and all(cap is not None and per_node > cap for cap in caps):
+        raise RequestError("Memory required by task is not available")
+    return per_node, per_cpu
+
+
+def parse_gres_list(items: Iterable[str], nodes: Mapping[str, Node]) -> tuple[Gres, ...]:
+    """Per-node resources; a name that no node has is refused, a type that no node has is infeasible later."""
+    text = ",".join(items)
+    if not text:
+        return ()
+    found = gres.parse_gres(text)
+    known = {have.name for node in nodes.values() for have in node.gres}
+    for name, _, count in found:
+        if name not in known or count > 1 << 40:
+            raise RequestError("Invalid generic resource (gres) specification")
+    return tuple(Gres(name=name, type=kind, count=count) for name, kind, count in found)
+
+
+def array_of(text: str, max_size: int) -> tuple[tuple[IndexRange, ...], int]:
+    """(runs of indices, throttle); no runs for a job that is no array."""
+    if not text:
+        return (), 0
+    parsed = array.parse_array(text, max_size)
+    return parsed.ranges, parsed.throttle
+
+
+def times(spec: pb.JobSpec, now: float) -> tuple[float | None, float | None]:
+    """(begin, deadline); a deadline that cannot be met is refused."""
+    begin = spec.begin_at if spec.HasField("begin_at") else None
+    deadline = spec.deadline_at if spec.HasField("deadline_at") else None
+    for value in (begin, deadline):
+        if value is not None and not 0 <= value < 1e12:
+            raise RequestError("Invalid time specified")
+    if deadline is not None and (deadline <= now or (begin is not None and deadline < begin)):
+        raise RequestError("Incompatible begin and deadline time specification")
+    return (begin if begin is not None and begin > now else None), deadline
+
+
+def priority_of(spec: pb.JobSpec, rules: SubmitRules, admin: bool) -> tuple[int, int, list[str]]:
+    """(base priority, nice, warnings)."""
+    warnings: list[str] = []
+    nice = spec.nice if spec.HasField("nice") else 0
+    if abs(nice) > MAX_NICE:
+        raise RequestError(f"nice: {nice} is not within +-{MAX_NICE}")
+    if nice < 0 and not admin:
+        warnings.append("nice must not be negative for ordinary users, set to 0")
+        nice = 0
+    if spec.HasField("priority") and spec.priority > 0:
+        wanted = spec.priority
+        if not admin and wanted > rules.max_user_priority:
+            warnings.append(f"priority {wanted} is more than permitted, set to {rules.max_user_priority}")
+            wanted = rules.max_user_priority
+        return wanted, nice, warnings
+    return min(max(1, rules.default_priority - nice), 0xFFFFFFFE), nice, warnings
+
+
+def environment(entries: Iterable[bytes]) -> bytes:
+    """The NUL-joined form."""
+    held = list(entries)
+    for entry in held:
+        name, equals, _ = entry.partition(b"=")
+        if not name or not equals or b"\0" in entry:
+            raise RequestError("environment: every entry must be NAME=value without NUL")
+    return b"\0".join(held)
+
+
+def _payload(spec: pb.JobSpec) -> None:
+    if spec.ByteSize() > MAX_SPEC_BYTES:
+        raise RequestError("Job script or environment is too large: more than 4 MiB")
+    if not spec.script and not spec.argv:
+        raise RequestError("Batch script is empty!")
+    if spec.srun_job and not spec.argv:
+        raise RequestError("argv: a stand-alone srun needs a command")
+    if b"\0" in spec.script:
+        raise RequestError("The Slurm controller does not allow scripts that contain a NULL character '\\0'.")
+    if any(b"\0" in word for word in [*spec.argv, *spec.script_args]):
+        raise RequestError("argv: a word must not contain NUL")
+
+
+def _hosts(text: str, nodes: Mapping[str, Node], field: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        names = list(dict.fromkeys(hostlist.expand(text)))
+    except GrammarError as error:
+        raise RequestError(f"{field}: {error.text}") from None
+    if any(name not in nodes for name in names):
+        raise RequestError("Invalid node name specified")
+    return tuple(names)
+
+
+def _members_only(nodelist: tuple[str, ...], exclude: tuple[str, ...], wanted: list[Partition]) -> None:
+    if not nodelist:
+        return
+    if set(nodelist) & set(exclude):
+        raise RequestError("Requested node configuration is not available")
+    if not any(set(nodelist) <= set(partition.nodes) for partition in wanted):
+        raise RequestError("Requested nodes not in this partition")
+
+
+def _constraint(text: str) -> None:
+    if text:
+        try:
+            features.parse(text)
+        except GrammarError:
+            raise RequestError("Invalid feature specification") from None
+
+
+def _dependency(text: str) -> None:
+    if text:
+        dependency.parse(text)
+
+
+def _warn_signal(text: str) -> str:
+    if text:
+        counts.parse_warn_signal(text)
+    return text
+
+
+def _open_mode(text: str) -> str:
+    if text not in ("", "append", "truncate"):
+        raise RequestError(f"open_mode: {text!r} is neither append nor truncate")
+    return text
+
+
+def _umask(spec: pb.JobSpec) -> int | None:
+    if not spec.HasField("umask"):
+        return None
+    if spec.umask > 0o777:
+        raise RequestError(f"umask: {spec.umask:#o} is more than 0777")
+    return spec.umask
+
+
+def _work_dir(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise RequestError(f"work_dir: {text!r} is not an absolute path")
+    return _text(text, "work_dir", 4096)
+
+
+def _text(value: str, field: str, most: int) -> str:
+    if len(value) > most or "\0" in value:
+        raise RequestError(f"{field}: more than {most} characters, or a NUL in it")
+    return value

@@ -1,0 +1,1 @@
+"""What becomes due with time; the decisions are pure, the loops thin."""
