@@ -3,7 +3,7 @@
 import msgspec
 
 from spur_core import reasons
-from spur_core.states import END_EVENT, JobEvent, JobState, next_job_state
+from spur_core.states import END_EVENT, TERMINAL_STATES, JobEvent, JobState, next_job_state
 from spur_ctld.state.accounting_rows import drop_job_row, put_job_row
 from spur_ctld.state.cluster import ClusterState, attempt_of
 from spur_ctld.state.events import FenceRequested, JobChanged, JobEnded, JobQueued
@@ -116,7 +116,9 @@ def apply_outcome(state: ClusterState, job: Job, at: float) -> None:
 def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
     """Back to the queue under the same id; the next dispatch takes the next attempt number."""
     ran = job.start_at is not None or bool(job.exits)
-    if ran:
+    if job.state in TERMINAL_STATES:
+        pass  # its row tells how it ended already
+    elif ran:
         record_as = JobState.NODE_FAIL if fence.why == "node_fail" else JobState.REQUEUED
         ended = job.end_at if job.end_at is not None else at
         put_job_row(state, job, final=record_as, end_at=ended)
