@@ -1,0 +1,155 @@
+"""Operations, results and the whole state as bytes: msgpack, decoded against types, never guessed."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from spur_core.errors import StateError
+from spur_ctld.state import ops
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings
+
+#: Version of the snapshot's layout; a higher one is refused by name.
+SNAPSHOT_FORMAT = 1
+#: Records of one chunk at most.
+CHUNK = 512
+
+_encoder = msgspec.msgpack.Encoder()
+_op_decoder = msgspec.msgpack.Decoder(ops.AnyOp)
+_result_decoder = msgspec.msgpack.Decoder(ops.AnyResult)
+
+
+class Head(msgspec.Struct, frozen=True, tag="head"):
+    """First chunk: format and counters."""
+
+    format: int
+    applied: int
+    next_job_id: int
+    acct_seq: int
+    settings: Settings
+
+
+class Jobs(msgspec.Struct, frozen=True, tag="jobs"):
+    items: list[Job]
+
+
+class Nodes(msgspec.Struct, frozen=True, tag="nodes"):
+    items: list[Node]
+
+
+class Partitions(msgspec.Struct, frozen=True, tag="partitions"):
+    items: list[Partition]
+
+
+class Outbox(msgspec.Struct, frozen=True, tag="outbox"):
+    items: list[AcctRow]
+
+
+class Answers(msgspec.Struct, frozen=True, tag="answers"):
+    items: dict[str, Answer]
+
+
+_chunk_decoder = msgspec.msgpack.Decoder(Head | Jobs | Nodes | Partitions | Outbox | Answers)
+
+
+def encode_op(op: "ops.AnyOp") -> bytes:
+    """An operation as it stands in the log."""
+    return _encoder.encode(op)
+
+
+def decode_op(raw: bytes) -> "ops.AnyOp":
+    """Raises StateError when the log holds an operation that this release does not know."""
+    try:
+        return _op_decoder.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise StateError(f"the log holds an operation this release does not know: {error}") from None
+
+
+def encode_result(result: "ops.AnyResult") -> bytes:
+    """A result for the proposer."""
+    return _encoder.encode(result)
+
+
+def decode_result(raw: bytes) -> "ops.AnyResult":
+    """The result that `apply` gave."""
+    return _result_decoder.decode(raw)
+
+
+def freeze(state: ClusterState) -> Iterator[bytes]:
+    """Chunks of the state as it is now.
+
+    Only the dictionaries are copied before the first chunk is asked for; records never change, so the
+    rest may be encoded later and in another thread.
+    """
+    head = Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings)
+    parts: list[tuple[Callable[[list[Any]], Any], list[Any]]] = [
+        (Jobs, list(state.jobs.values())),
+        (Nodes, list(state.nodes.values())),
+        (Partitions, list(state.partitions.values())),
+        (Outbox, list(state.outbox.values())),
+    ]
+    answers = dict(state.answers)
+
+    def chunks() -> Iterator[bytes]:
+        yield _encoder.encode(head)
+        for make, items in parts:
+            for at in range(0, len(items), CHUNK):
+                yield _encoder.encode(make(items[at : at + CHUNK]))
+        yield _encoder.encode(Answers(answers))
+
+    return chunks()
+
+
+def restore(chunks: Iterable[bytes]) -> ClusterState:
+    """The state that `freeze` wrote.
+
+    Raises:
+        StateError: a chunk of a newer format, or one that is none.
+    """
+    state = ClusterState()
+    for raw in chunks:
+        try:
+            chunk = _chunk_decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise StateError(f"the snapshot does not decode: {error}") from None
+        if isinstance(chunk, Head):
+            if chunk.format > SNAPSHOT_FORMAT:
+                raise StateError(
+                    f"the snapshot has format {chunk.format}, this release knows up to {SNAPSHOT_FORMAT}"
+                )
+            state.applied = chunk.applied
+            state.next_job_id = chunk.next_job_id
+            state.acct_seq = chunk.acct_seq
+            state.settings = chunk.settings
+        elif isinstance(chunk, Jobs):
+            for job in chunk.items:
+                request = msgspec.structs.replace(
+                    job.request, env=state.intern(job.request.env), script=state.intern(job.request.script)
+                )
+                state.put_job(msgspec.structs.replace(job, request=request))
+        elif isinstance(chunk, Nodes):
+            state.nodes.update((node.name, node) for node in chunk.items)
+        elif isinstance(chunk, Partitions):
+            state.partitions.update((part.name, part) for part in chunk.items)
+        elif isinstance(chunk, Outbox):
+            state.outbox.update(((row.job_id, row.attempt), row) for row in chunk.items)
+        else:
+            state.answers.update(chunk.items)
+    state.take_events()
+    return state
+
+
+def digest(state: ClusterState) -> str:
+    """Equal for equal states, whatever way they came about."""
+    found = hashlib.sha256()
+    head = Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings)
+    found.update(_encoder.encode(head))
+    tables: list[dict[Any, Any]] = [state.jobs, state.nodes, state.outbox, state.answers]
+    for table in tables:
+        for key in sorted(table):
+            found.update(_encoder.encode(table[key]))
+    for partition in state.partitions.values():
+        found.update(_encoder.encode(partition))
+    return found.hexdigest()

@@ -1,0 +1,115 @@
+"""`apply`: one operation to the state.  Deterministic: no clock, no random numbers, no environment.
+
+An operation that does not fit is a no-op with a refusal, the same on every replica; nothing raises for
+what a user asked.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from spur_core import reasons
+from spur_core.states import TERMINAL_STATES, JobState
+from spur_ctld.state import (
+    apply_complete,
+    apply_control,
+    apply_dispatch,
+    apply_fence,
+    apply_nodes,
+    apply_submit,
+    ops,
+)
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.endings import finish
+from spur_ctld.state.events import Event, JobChanged
+from spur_ctld.state.records import Job
+
+__all__ = ["ClusterState", "apply"]
+
+
+def apply(state: ClusterState, index: int, op: "ops.AnyOp") -> "tuple[ops.AnyResult, tuple[Event, ...]]":
+    """Carry out `op`, the entry at `index`.
+
+    Returns:
+        The result for the proposer, and what the shell may have to do.
+    """
+    state.applied = index
+    result = _APPLY[type(op)](state, op)
+    return result, state.take_events()
+
+
+def _reasons(state: ClusterState, op: ops.PendingReasons) -> ops.Done:
+    """What the last pass found; jobs that moved on since are passed over."""
+    for job_id, reason, desc in op.reasons:
+        job = state.jobs.get(job_id)
+        if job is None or job.state is not JobState.PENDING or job.reason in reasons.HOLDS:
+            continue
+        if (job.reason, job.desc) != (reason, desc):
+            state.put_job(msgspec.structs.replace(job, reason=reason, desc=desc))
+            state.emit(JobChanged(job_id))
+    for job_id in op.cancel:
+        job = state.jobs.get(job_id)
+        if job is not None and job.state is JobState.PENDING:
+            finish(state, job, JobState.CANCELLED, op.at, reason=reasons.DEPENDENCY_NEVER)
+    return ops.Done()
+
+
+def _deadline(state: ClusterState, op: ops.Deadline) -> ops.Done:
+    for job_id in op.job_ids:
+        job = state.jobs.get(job_id)
+        if job is not None and job.state is JobState.PENDING:
+            finish(state, job, JobState.DEADLINE, op.at, reason=reasons.DEADLINE)
+    return ops.Done()
+
+
+def _outbox_ack(state: ClusterState, op: ops.OutboxAck) -> ops.Done:
+    """Forget exactly the versions that the database holds."""
+    for job_id, attempt, seq in op.rows:
+        row = state.outbox.get((job_id, attempt))
+        if row is not None and row.seq == seq:
+            del state.outbox[job_id, attempt]
+    return ops.Done()
+
+
+def _purge(state: ClusterState, op: ops.Purge) -> ops.Done:
+    """Ended jobs leave; one that the database does not hold yet, or that is not over, stays."""
+    waiting = {job_id for job_id, _ in state.outbox}
+    for job_id in op.job_ids:
+        job = state.jobs.get(job_id)
+        if job is not None and _over(job) and job_id not in waiting:
+            state.drop_job(job_id)
+            state.emit(JobChanged(job_id))
+    for request_id in [key for key, answer in state.answers.items() if answer.at < op.answers_before]:
+        del state.answers[request_id]
+    return ops.Done()
+
+
+def _over(job: Job) -> bool:
+    return job.state in TERMINAL_STATES
+
+
+_APPLY: dict[type, Callable[[ClusterState, Any], Any]] = {
+    ops.Configure: apply_nodes.configure,
+    ops.Submit: apply_submit.submit,
+    ops.Cancel: apply_control.cancel,
+    ops.Hold: apply_control.hold,
+    ops.Update: apply_control.update,
+    ops.Requeue: apply_control.requeue_op,
+    ops.DispatchBegin: apply_dispatch.begin,
+    ops.DispatchCommit: apply_dispatch.commit,
+    ops.DispatchAbort: apply_dispatch.abort,
+    ops.FenceBegin: apply_fence.begin,
+    ops.FenceConfirm: apply_fence.confirm,
+    ops.NodeComplete: apply_complete.complete,
+    ops.TimeLimitSignalled: apply_fence.time_limit,
+    ops.PendingReasons: _reasons,
+    ops.Deadline: _deadline,
+    ops.NodeRegister: apply_nodes.register,
+    ops.NodeSilent: apply_nodes.silent,
+    ops.NodeBack: apply_nodes.back,
+    ops.NodeDown: apply_nodes.down,
+    ops.NodeUpdate: apply_nodes.update,
+    ops.OutboxAck: _outbox_ack,
+    ops.Purge: _purge,
+}
