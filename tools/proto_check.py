@@ -53,7 +53,9 @@ def run(what: str, *command: str) -> bool:
 def breaking(tmp: Path) -> bool:
     good = True
     for commit, why in bases().items():
-        shown = subprocess.run(["git", "show", f"{commit}:{LOCK}"], cwd=ROOT, capture_output=True, check=False)
+        shown = subprocess.run(
+            ["git", "show", f"{commit}:{LOCK}"], cwd=ROOT, capture_output=True, check=False
+        )
         if shown.returncode:
             print(f"proto: {why} ({commit[:10]}) has frozen no contract")
             continue
@@ -78,7 +80,9 @@ def generated(tmp: Path) -> bool:
     if not run("buf generate", "buf", "generate", "-o", str(tmp / "gen")):
         return False
     fresh = {p.relative_to(tmp / "gen"): p.read_bytes() for p in (tmp / "gen").rglob("*") if p.is_file()}
-    held = {p.relative_to(ROOT): p.read_bytes() for p in (ROOT / GENERATED).rglob("*_pb2*.py*") if p.is_file()}
+    held = {
+        p.relative_to(ROOT): p.read_bytes() for p in (ROOT / GENERATED).rglob("*_pb2*.py*") if p.is_file()
+    }
     held = {p: text for p, text in held.items() if "__pycache__" not in p.parts}
     differing = sorted(str(p) for p in fresh.keys() | held.keys() if fresh.get(p) != held.get(p))
     for path in differing:

@@ -70,7 +70,9 @@ Rpc = tuple[descriptor_pb2.MethodDescriptorProto, str, str]
 
 def shape(method: descriptor_pb2.MethodDescriptorProto) -> str:
     """UnaryUnary, UnaryStream, StreamUnary or StreamStream."""
-    return ("Stream" if method.client_streaming else "Unary") + ("Stream" if method.server_streaming else "Unary")
+    return ("Stream" if method.client_streaming else "Unary") + (
+        "Stream" if method.server_streaming else "Unary"
+    )
 
 
 def stub_classes(service: str, rpcs: list[Rpc]) -> list[str]:

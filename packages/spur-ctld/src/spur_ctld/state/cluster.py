@@ -180,7 +180,8 @@ class ClusterState:
 
     def take_events(self) -> tuple[Event, ...]:
         """What was emitted since the last call, without repeats, in order."""
-        events = tuple(dict.fromkeys(self._events))
+        # Events are tuples: two kinds with equal fields are equal, so the kind is part of the key.
+        events = tuple({(type(event), event): event for event in self._events}.values())
         self._events.clear()
         return events
 
