@@ -1,0 +1,168 @@
+"""The border of the replicated log: what other packages implement, call and catch.
+
+`spur_ctld.replication.node.Node` is the `Replicator`; the controller's state is the `StateMachine`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from spur_ctld.replication.errors import (
+    BadSnapshot,
+    CorruptLog,
+    Dropped,
+    NotLeader,
+    Overloaded,
+    TooLarge,
+    Unknown,
+)
+from spur_ctld.replication.roles import Role
+from spur_ctld.replication.types import Entry, HardState, Position
+
+__all__ = [
+    "EXIT_STORAGE",
+    "BadSnapshot",
+    "CorruptLog",
+    "Dropped",
+    "LogStore",
+    "Metrics",
+    "NotLeader",
+    "Overloaded",
+    "Replicator",
+    "Role",
+    "RoleChange",
+    "StateMachine",
+    "Stored",
+    "TooLarge",
+    "Unknown",
+]
+
+#: Exit code of a process whose log could not be written; the injected `fatal` ends with it.
+EXIT_STORAGE = 74
+
+
+class StateMachine(Protocol):
+    """The state that the log builds.  All three are called on the event loop's thread."""
+
+    def apply(self, index: int, cmd: bytes) -> bytes:
+        """Execute one committed command and return its result or refusal.
+
+        Deterministic: no clock, randomness, input, output or environment.  Never raises: an exception here
+        ends the process, because every member would meet it at the same index.
+        """
+
+    def freeze(self) -> Iterator[bytes]:
+        """The whole state in chunks of at most a few hundred records.
+
+        Copies what may change *before it returns*; the iterator is consumed in another thread while
+        `apply` goes on.  (So not a bare generator function: its body would run too late.)
+        """
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Replace the whole state by what `freeze` gave; no chunks = the empty state."""
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a log store holds: entries follow `base` without a gap."""
+
+    hard: HardState
+    base: Position
+    entries: list[Entry]
+
+
+class LogStore(Protocol):
+    """A durable log.  Calls come from one thread at a time; after any error no further call is allowed."""
+
+    def load(self) -> Stored:
+        """Everything durable, called once before the first write."""
+
+    def write(
+        self,
+        hard: HardState | None,
+        first: int,
+        entries: Sequence[Entry],
+        restart_at: Position | None = None,
+    ) -> None:
+        """Make all of it durable together.  Entries from `first` on are replaced.
+
+        `restart_at`: forget every entry, continue after that position.
+        """
+
+    def compact(self, index: int) -> None:
+        """Entries up to `index` are no longer needed; how many really go is the store's choice."""
+
+    def close(self) -> None:
+        """Release the files."""
+
+
+#: Called on the event loop with the new role and its term.
+RoleChange = Callable[[Role, int], None]
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """Numbers of one member; times in seconds, sizes in bytes, counters since start."""
+
+    role: str
+    leader: int
+    term: int
+    last_index: int
+    commit_index: int
+    applied_index: int
+    snapshot_index: int
+    queued: int
+    pending: int
+    writes: int
+    written_entries: int
+    write_seconds: float
+    write_seconds_max: float
+    log_bytes: int
+    log_segments: int
+    free_bytes: int
+    snapshots: int
+    snapshot_seconds: float
+    snapshot_bytes: int
+
+
+class Replicator(Protocol):
+    """One member of the group, as the rest of the controller sees it."""
+
+    async def propose(self, cmd: bytes, deadline: float | None = None) -> bytes:
+        """Commit and apply a command; its result.
+
+        Args:
+            deadline: on the running loop's clock (`loop.time()`); None = wait as long as it takes.
+
+        Raises:
+            NotLeader, Dropped: certainly not executed.
+            Overloaded, TooLarge: not executed.
+            Unknown: may have been executed.
+        """
+
+    async def read_barrier(self, deadline: float | None = None) -> int:
+        """Return (the index) when the local state shows every command acknowledged before the call.
+
+        Raises:
+            NotLeader: leadership could not be confirmed.
+            Unknown: the deadline passed.
+        """
+
+    def leader(self) -> int | None:
+        """Id of the member believed to lead."""
+
+    @property
+    def term(self) -> int:
+        """The current term; every order to a node carries it."""
+
+    @property
+    def applied(self) -> int:
+        """Index up to which the state was built."""
+
+    def on_role_change(self, callback: RoleChange) -> None:
+        """Call `callback` at each change, and at once with the present role.
+
+        LEADER is announced only when the state holds everything that earlier leaders committed.
+        """
+
+    def metrics(self) -> Metrics:
+        """A consistent set of numbers."""

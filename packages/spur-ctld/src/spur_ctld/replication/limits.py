@@ -1,0 +1,31 @@
+"""How much of everything one member accepts."""
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Sizes in bytes.
+
+    Attributes:
+        command_bytes: one command.
+        batch_commands, batch_bytes: one group commit.
+        waiting, waiting_bytes: accepted but not yet applied; beyond it `Overloaded`.
+        apply_entries, apply_seconds: applied in one turn of the event loop.
+        snapshot_entries, snapshot_bytes: applied since the last snapshot that cause a new one.
+        keep_entries: kept behind a snapshot, so that a short absence needs none.
+        free_bytes: below it commands are refused.
+        free_recheck: seconds between looks while they are.
+    """
+
+    command_bytes: int = 8 << 20
+    batch_commands: int = 4096
+    batch_bytes: int = 4 << 20
+    waiting: int = 50_000
+    waiting_bytes: int = 64 << 20
+    apply_entries: int = 2000
+    apply_seconds: float = 0.008
+    snapshot_entries: int = 50_000
+    snapshot_bytes: int = 64 << 20
+    keep_entries: int = 5000
+    free_bytes: int = 64 << 20
+    free_recheck: float = 1.0

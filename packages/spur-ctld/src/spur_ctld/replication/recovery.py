@@ -1,0 +1,153 @@
+"""Opening a member's directory: who owns it, what is durable, where the state starts from.
+
+In this order: directories, lock, log, `meta`, snapshots, restart frame.  A new directory gets the log's first
+frame before `meta`, so `meta` without a log means that the log was lost, and such a member must not start: it
+could break promises it made.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from spur_core.errors import StateError
+from spur_ctld.replication.api import Stored
+from spur_ctld.replication.errors import BadSnapshot
+from spur_ctld.replication.files import Files
+from spur_ctld.replication.log import SegmentLog
+from spur_ctld.replication.meta import (
+    DirectoryLock,
+    Member,
+    Meta,
+    check_meta,
+    new_meta,
+    read_meta,
+    write_meta,
+)
+from spur_ctld.replication.snapshots import SnapshotStore
+from spur_ctld.replication.types import ORIGIN, HardState, SnapshotMeta
+
+_log = logging.getLogger(__name__)
+
+
+class Opened(msgspec.Struct, frozen=True, eq=False):
+    """A directory that this process owns.  `snapshot` is verified; Position(0, 0) = start from nothing."""
+
+    folder: Path
+    lock: DirectoryLock
+    meta: Meta
+    log: SegmentLog
+    snapshots: SnapshotStore
+    stored: Stored
+    snapshot: SnapshotMeta
+
+
+def open_directory(
+    state_dir: Path, member_id: int, members: Sequence[Member], files: Files, *, schema: int
+) -> Opened:
+    """Lock and read `<state_dir>/raft`, creating it when it is new.
+
+    Raises:
+        StateError: not writable, in use, somebody else's, lost or damaged; one line that names the path.
+    """
+    try:
+        return _open(state_dir, member_id, members, files, schema)
+    except OSError as error:
+        where = error.filename or state_dir
+        raise StateError(
+            f"state directory {state_dir}: {where}: {error.strerror}; "
+            f"make it writable for uid {os.geteuid()} or choose another with --state-dir"
+        ) from error
+
+
+def _open(state_dir: Path, member_id: int, members: Sequence[Member], files: Files, schema: int) -> Opened:
+    folder = state_dir / "raft"
+    for path in (folder, folder / "log", folder / "snap"):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.sync_dir(path.parent)
+    lock = DirectoryLock(folder / "lock", state_dir)
+    try:
+        log = SegmentLog(folder / "log", files)
+        stored = log.load()
+        meta = _identify(folder, stored, log, member_id, members, files)
+        snapshots = SnapshotStore(folder / "snap", meta.cluster_id, files, schema=schema)
+        snapshots.clean()
+        snapshot = choose_snapshot(snapshots, stored)
+        stored = _join(log, stored, snapshot)
+    except BaseException:
+        lock.release()
+        raise
+    return Opened(folder, lock, meta, log, snapshots, stored, snapshot)
+
+
+def _identify(
+    folder: Path,
+    stored: Stored,
+    log: SegmentLog,
+    member_id: int,
+    members: Sequence[Member],
+    files: Files,
+) -> Meta:
+    path = folder / "meta"
+    meta = read_meta(path)
+    if meta is not None:
+        check_meta(path, meta, member_id, members)
+        if not log.segments:
+            raise StateError(
+                f"{folder / 'log'}: the log of this controller is missing; restore it from a copy"
+            )
+        return meta
+    if stored.base != ORIGIN or stored.entries or stored.hard.term or any((folder / "snap").iterdir()):
+        raise StateError(f"{path}: missing, but the directory holds a log; restore it from a copy")
+    if not log.segments:
+        log.write(HardState(), 1, ())
+    meta = new_meta(member_id, members)
+    write_meta(path, meta, files)
+    return meta
+
+
+def choose_snapshot(snapshots: SnapshotStore, stored: Stored) -> SnapshotMeta:
+    """The newest readable snapshot that the log continues; an unreadable one is logged and passed over.
+
+    Raises:
+        StateError: there is none, and the log does not reach back to the beginning.
+    """
+    problems: list[str] = []
+    for meta in snapshots.list():
+        if meta.index < stored.base.index:
+            problems.append(f"{snapshots.path(meta)}: the log begins only after {stored.base.index}")
+            continue
+        if problems and not _contains(stored, meta):
+            problems.append(f"{snapshots.path(meta)}: the log does not contain its position")
+            continue
+        try:
+            snapshots.verify(meta)
+        except BadSnapshot as error:
+            problems.append(error.text)
+            _log.warning("snapshot_unreadable error=%s", error.text)
+            continue
+        return meta
+    if stored.base == ORIGIN:
+        return ORIGIN
+    raise StateError(
+        f"no usable snapshot, and the log begins only after entry {stored.base.index}: "
+        f"{'; '.join(problems) or 'there is none'}; restore the state directory from a copy"
+    )
+
+
+def _contains(stored: Stored, meta: SnapshotMeta) -> bool:
+    at = meta.index - stored.base.index
+    if at == 0:
+        return stored.base == meta
+    return 0 < at <= len(stored.entries) and stored.entries[at - 1].term == meta.term
+
+
+def _join(log: SegmentLog, stored: Stored, snapshot: SnapshotMeta) -> Stored:
+    """A crash between a received snapshot and its restart frame: write the frame now."""
+    if _contains(stored, snapshot):
+        return stored
+    log.write(None, snapshot.index + 1, (), snapshot)
+    return Stored(stored.hard, snapshot, [])
