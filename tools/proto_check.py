@@ -1,8 +1,8 @@
 """The wire contract's checks, in `hatch run proto:check`.
 
 1. `buf lint` and `buf format`.
-2. `buf breaking` against the contract frozen in the last commit, in the main branch where this branch left it,
-   and in the last release of spur-proto: so a break cannot be hidden by freezing it.
+2. `buf breaking` against the contract frozen in the last commit, in the main branch where this branch left
+   it, and in the last release of spur-proto: so a break cannot be hidden by freezing it.
 3. The frozen contract (proto.lock.binpb) is the present one: `hatch run proto:freeze` after a change.
 4. The generated code is the one these .proto files give: `hatch run proto:gen` after a change.
 

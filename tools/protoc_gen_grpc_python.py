@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.compiler import plugin_pb2
 from grpc_tools import protoc
 
-HEADER = '''"""Types of the gRPC code generated from {proto}.  Written by tools/protoc_gen_grpc_python.py; do not edit."""
+HEADER = '''"""Types of the gRPC code of {proto}.  Written by tools/protoc_gen_grpc_python.py; do not edit."""
 
 from collections.abc import AsyncIterator, Awaitable
 from typing import overload, type_check_only
@@ -100,7 +100,8 @@ def servicer_class(service: str, rpcs: list[Rpc]) -> list[str]:
     return [
         *lines,
         "",
-        f"def add_{service}Servicer_to_server(servicer: {service}Servicer, server: grpc.aio.Server) -> None: ...",
+        f"def add_{service}Servicer_to_server("
+        f"servicer: {service}Servicer, server: grpc.aio.Server) -> None: ...",
     ]
 
 

@@ -1,0 +1,3 @@
+"""What every test of the workspace shares.  The plug-ins are in tools/testkit."""
+
+pytest_plugins = ("testkit.properties", "testkit.skips", "testkit.leaks", "testkit.postgres")

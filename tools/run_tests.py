@@ -1,0 +1,195 @@
+"""Every test: `hatch run test [PYTEST ARGUMENTS]`.
+
+1. Byte-code is compiled, so that nobody measures or races the compiler.
+2. Suites of pure code run on two workers, everything else (processes, sockets, cgroups) in one.
+3. As root, the tests marked `node` run once more as an ordinary user, in a private temporary folder.
+
+Arguments are passed on; with a path among them only that is run, in one process, then once more as an
+ordinary user.  Ends with one line of totals, and with status 1 when any run failed or nothing ran.
+"""
+
+import os
+import pwd
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Suites without processes, sockets or shared files: safe and faster on two workers.
+PURE = ("packages/spur-core", "packages/spur-proto-lite", "packages/spur-sched", "packages/spur-auth")
+#: Who runs the node's tests once more.
+ORDINARY_USER = "nobody"
+#: Seconds for one run; then it is ended, and that is a failure.
+PATIENCE = 35 * 60
+NO_TESTS = 5
+
+
+class Result(NamedTuple):
+    """One run of pytest."""
+
+    title: str
+    status: int
+    tests: int
+    failed: int
+    skipped: int
+
+
+def counts(report: Path) -> tuple[int, int, int]:
+    """(tests, failed, skipped) of a JUnit file; zeros when pytest died before writing it."""
+    try:
+        suites = list(ET.parse(report).getroot().iter("testsuite"))
+    except (OSError, ET.ParseError):
+        return 0, 0, 0
+    total = {k: sum(int(s.get(k, 0)) for s in suites) for k in ("tests", "failures", "errors", "skipped")}
+    return total["tests"], total["failures"] + total["errors"], total["skipped"]
+
+
+def run(title: str, command: list[str], report: Path, env: dict[str, str] | None = None) -> Result:
+    """Run one pytest, its output going straight through."""
+    shown = command[command.index(sys.executable) :]  # without what leads up to the ordinary user
+    print(f"\n=== {title}\n$ {shlex.join(shown)}", flush=True)
+    child = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, stdin=subprocess.DEVNULL)
+    try:
+        status = child.wait(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        print(f"run_tests: {title}: not done after {PATIENCE} s, ended", file=sys.stderr)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        status = 124
+    except BaseException:  # Ctrl-C: its tests end with us
+        os.killpg(child.pid, signal.SIGTERM)
+        raise
+    return Result(title, status, *counts(report))
+
+
+def pytest_command(report: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
+
+
+def unreachable(trees: list[Path]) -> list[Path]:
+    """Folders above `trees` that an ordinary user cannot pass (a home of root's, mostly), outermost first."""
+    found = set()
+    for tree in trees:
+        for folder in reversed(tree.resolve().parents):
+            if not folder.stat().st_mode & 0o001:
+                found.add(folder)
+                break
+    return sorted(found)
+
+
+# In a mount namespace of its own: each closed folder is covered by an empty one that anybody may pass, and
+# only the trees that are needed appear in it again.  Other processes see no change.
+OPEN_UP = """
+stage=$1; shift
+closed=$1; shift
+n=0
+for tree in $trees; do mkdir "$stage/$n"; mount --rbind "$tree" "$stage/$n"; n=$((n+1)); done
+for folder in $closed; do mount -t tmpfs -o mode=755,size=1m spur-tests "$folder"; done
+n=0
+for tree in $trees; do mkdir -p "$tree"; mount --rbind "$stage/$n" "$tree"; n=$((n+1)); done
+cd "$start"
+unset trees start
+exec "$@"
+"""
+
+
+def as_ordinary_user(command: list[str], env: dict[str, str], tmp: Path) -> tuple[list[str], dict[str, str]]:
+    """The command that runs `command` as `ORDINARY_USER`, with interpreter and sources in its reach."""
+    who = pwd.getpwnam(ORDINARY_USER)
+    drop = ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--clear-groups", "--"]
+    trees = [ROOT, Path(sys.base_prefix)]
+    closed = unreachable(trees)
+    if not closed:
+        return [*drop, *command], env
+    inside = [t.resolve() for t in trees if any(c in t.resolve().parents for c in closed)]
+    stage = tmp / "stage"
+    stage.mkdir()
+    env = env | {"trees": " ".join(map(str, inside)), "start": str(ROOT)}
+    opened = ["unshare", "-m", "--propagation", "private", "sh", "-euc", OPEN_UP, "open-up", str(stage)]
+    return [*opened, " ".join(map(str, closed)), *drop, *command], env
+
+
+def ordinary_run(arguments: list[str]) -> Result:
+    """The node's tests as an ordinary user."""
+    who = pwd.getpwnam(ORDINARY_USER)
+    title = f"node tests as {ORDINARY_USER}"
+    tmp = Path(tempfile.mkdtemp(prefix="spurn", dir="/tmp"))  # short: sockets live below it
+    try:
+        home = tmp / "h"
+        home.mkdir(mode=0o700)
+        os.chown(home, who.pw_uid, who.pw_gid)
+        tmp.chmod(0o711)
+        report = home / "report.xml"
+        command = pytest_command(
+            report,
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={home / 't'}",
+            *arguments,
+            "-m",
+            "node and not root",
+        )
+        env = os.environ | {
+            "HOME": str(home),
+            "USER": ORDINARY_USER,
+            "LOGNAME": ORDINARY_USER,
+            "TMPDIR": str(home),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        env.pop("XDG_RUNTIME_DIR", None)
+        command, env = as_ordinary_user(command, env, tmp)
+        return run(title, command, report, env)
+    finally:
+        shutil.rmtree(tmp, ignore_errors=True)
+
+
+def has_path(arguments: list[str]) -> bool:
+    return any(not a.startswith("-") and (ROOT / a.partition("::")[0]).exists() for a in arguments)
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    sources = [str(p) for p in sorted(ROOT.glob("packages/*/src"))]
+    compiled = subprocess.run([sys.executable, "-m", "compileall", "-q", *sources], cwd=ROOT, check=False)
+    results = [Result("byte-code", compiled.returncode, 0, 0, 0)]
+    with tempfile.TemporaryDirectory(prefix="spur-reports") as name:
+        reports = Path(name)
+        if has_path(arguments):
+            report = reports / "given.xml"
+            results.append(run("given paths", pytest_command(report, *arguments), report))
+        else:
+            report = reports / "pure.xml"
+            results.append(run("pure suites", pytest_command(report, "-n", "2", *PURE, *arguments), report))
+            ignored = [f"--ignore={p}" for p in PURE]
+            report = reports / "rest.xml"
+            results.append(run("everything else", pytest_command(report, *ignored, *arguments), report))
+    if os.geteuid() == 0:
+        results.append(ordinary_run(arguments))
+    return summary(results)
+
+
+def summary(results: list[Result]) -> int:
+    """Print the totals; 0 only when every run passed and something ran.
+
+    A run in which nothing was selected counts as passed: arguments such as -k may leave a suite empty.
+    """
+    print("\n=== totals")
+    for r in results:
+        verdict = "ok" if r.status in (0, NO_TESTS) else f"FAILED (status {r.status})"
+        print(f"{r.title}: {r.tests} tests, {r.failed} failed, {r.skipped} skipped: {verdict}")
+    failed = sum(r.failed for r in results)
+    skipped = sum(r.skipped for r in results)
+    passed = sum(r.tests for r in results) - failed - skipped
+    good = all(r.status in (0, NO_TESTS) for r in results) and passed > 0
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
