@@ -1,0 +1,171 @@
+"""Rules that look at more than one key.  Each yields its problems; nothing stops at the first."""
+
+from collections.abc import Callable, Iterator
+
+from spur_core.config.address import split_address, with_port
+from spur_core.config.model import Config
+from spur_core.config.schema import shown
+from spur_core.errors import GrammarError
+
+Rule = Callable[[Config], Iterator[str]]
+
+_DATABASES = ("sqlite+aiosqlite:///", "postgresql+asyncpg://")
+
+
+def check(config: Config) -> list[str]:
+    """Every problem of the whole."""
+    return [problem for rule in RULES for problem in rule(config)]
+
+
+def controllers(config: Config) -> Iterator[str]:
+    """Hosts, members, ids."""
+    section = config.controller
+    port = split_address(section.listen_addr)[1]
+    if not section.hosts:
+        yield "[controller] hosts = []: name at least one controller"
+    for host in section.hosts:
+        try:
+            with_port(host, port)
+        except GrammarError as error:
+            yield f"[controller] hosts: {error.text}"
+    if len(set(section.peers)) != len(section.peers):
+        yield "[controller] peers: a member is listed twice"
+    if section.node_id is not None and not 1 <= section.node_id <= max(len(section.peers), 1):
+        yield (
+            f"[controller] node_id = {section.node_id}: must be the position of this controller in peers,"
+            f" 1 to {max(len(section.peers), 1)}"
+        )
+    if section.first_job_id > section.max_job_id:
+        yield (
+            f"[controller] first_job_id = {section.first_job_id}:"
+            f" must not be above max_job_id = {section.max_job_id}"
+        )
+
+
+def retention(config: Config) -> Iterator[str]:
+    """One key, two names."""
+    kept, age = config.controller.terminal_job_retention_secs, config.scheduler.min_job_age_secs
+    default = type(config.controller)().terminal_job_retention_secs
+    if age is not None and kept not in (default, age):
+        yield (
+            f"[scheduler] min_job_age_secs = {age}: contradicts"
+            f" [controller] terminal_job_retention_secs = {kept}; remove one"
+        )
+
+
+def heartbeat(config: Config) -> Iterator[str]:
+    """A node must be able to report before it is declared down."""
+    every, silence = config.agent.heartbeat_interval_secs, config.controller.heartbeat_timeout_secs
+    if every >= silence:
+        yield (
+            f"[agent] heartbeat_interval_secs = {every}: must be below"
+            f" [controller] heartbeat_timeout_secs = {silence}"
+        )
+
+
+def inactive(config: Config) -> Iterator[str]:
+    """Clients report every 30 s, so less than two reports says nothing."""
+    limit = config.scheduler.inactive_limit_secs
+    if 0 < limit < 60:
+        yield f"[scheduler] inactive_limit_secs = {limit}: must be 0 or at least 60"
+
+
+def database(config: Config) -> Iterator[str]:
+    """Only the two kinds that there are drivers for."""
+    url = config.accounting.database_url
+    if not url:
+        return
+    # The password in a URL must not reach a log, so only the scheme is shown.
+    scheme = url.partition("://")[0]
+    if not url.startswith(_DATABASES) or url in _DATABASES:
+        yield (
+            f"[accounting] database_url with scheme {shown(scheme)}: write sqlite+aiosqlite:///PATH or"
+            " postgresql+asyncpg://USER@HOST/NAME"
+        )
+
+
+def credentials(config: Config) -> Iterator[str]:
+    """Plugin, mode and key must fit each other."""
+    auth = config.auth
+    has_key = bool(auth.jwt_key or auth.jwt_key_file)
+    if auth.jwt_key and auth.jwt_key_file:
+        yield "[auth] jwt_key and jwt_key_file are both set; keep one"
+    if auth.mode == "required" and auth.plugin == "none":
+        yield '[auth] mode = "required" cannot work with plugin = "none"; use plugin = "jwt"'
+    elif auth.mode == "required" and not has_key:
+        yield '[auth] mode = "required" needs a key; make one with `spur keygen` and set jwt_key_file'
+
+
+def agent_port(config: Config) -> Iterator[str]:
+    """Two keys name the agent's port; they may not disagree."""
+    defaults = (type(config.agent)().listen_addr, type(config.network)().agent_port)
+    if config.agent.listen_addr == defaults[0] or config.network.agent_port == defaults[1]:
+        return
+    if split_address(config.agent.listen_addr)[1] != config.network.agent_port:
+        yield (
+            f"[network] agent_port = {config.network.agent_port}: contradicts"
+            f" [agent] listen_addr = {shown(config.agent.listen_addr)}; remove one"
+        )
+
+
+def partitions(config: Config) -> Iterator[str]:
+    """Names, defaults and limits of partitions."""
+    names: set[str] = set()
+    default: str | None = None
+    for one in config.partitions:
+        where = f"[[partitions]] {shown(one.name)}"
+        if one.name and one.name in names:
+            yield f"{where} is defined twice"
+        names.add(one.name)
+        if one.default and default is not None:
+            yield f"{where} default = true: {shown(default)} is the default partition already"
+        if one.default:
+            default = one.name
+        if one.max_nodes is not None and one.min_nodes > one.max_nodes:
+            yield f"{where} min_nodes = {one.min_nodes}: must not be above max_nodes = {one.max_nodes}"
+        if one.default_time is not None and one.max_time is not None and one.default_time > one.max_time:
+            yield (
+                f"{where} default_time of {one.default_time // 60} minutes:"
+                f" must not be above max_time of {one.max_time // 60} minutes"
+            )
+        if one.def_mem_per_cpu and one.def_mem_per_node:
+            yield f"{where} def_mem_per_cpu and def_mem_per_node are both set; keep one"
+
+
+def nodes(config: Config) -> Iterator[str]:
+    """An entry must mean some node."""
+    for at, one in enumerate(config.nodes):
+        if not one.names and not one.selector:
+            yield f"[[nodes]] #{at + 1} means no node: set names or selector"
+
+
+def gres_entries(config: Config) -> Iterator[str]:
+    """`[[devices.gres]]`: files and counts must agree."""
+    from spur_core.grammar.hostlist import expand
+
+    for one in config.devices.gres:
+        where = f"[[devices.gres]] {shown(one.name)}"
+        if "count_only" in one.flags and one.file:
+            yield f"{where} file = {shown(one.file)}: cannot go with the flag count_only"
+        if one.file:
+            try:
+                files = len(expand(one.file))
+            except GrammarError:
+                yield f"{where} file = {shown(one.file)}: not a list of files; example: /dev/nvidia[0-3]"
+                continue
+            if one.count and one.count != files:
+                yield f"{where} count = {one.count}: file names {files} devices"
+
+
+RULES: tuple[Rule, ...] = (
+    controllers,
+    retention,
+    heartbeat,
+    inactive,
+    database,
+    credentials,
+    agent_port,
+    partitions,
+    nodes,
+    gres_entries,
+)

@@ -1,0 +1,327 @@
+"""The sections that this release honours.  Every key says what it means; the sample is made from that.
+
+Times named `_secs`, `_minutes` and `_days` are in that unit; `max_time` and its like are durations and
+stored in seconds; memory is stored in MiB.  None = no limit or not set.
+"""
+
+# ruff: noqa: RUF009 -- key makes a dataclass field.
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from spur_core.config import kinds
+from spur_core.config.schema import key
+
+_YEAR_SECS = 366 * 86400
+_DAY_SECS = 86400
+
+
+@dataclass(frozen=True)
+class ControllerSection:
+    """`[controller]`: the controllers, and how they treat nodes and finished jobs."""
+
+    listen_addr: str = key("[::]:6817", kinds.address, "where spurctld answers; --listen overrides")
+    rest_addr: str = key("[::]:6820", kinds.address, "where the REST service answers")
+    hosts: tuple[str, ...] = key(
+        ("localhost",),
+        kinds.texts,
+        "the controllers, for commands and agents; the port comes from listen_addr",
+    )
+    state_dir: str = key("/var/spool/spur", kinds.path, "log, snapshots and spool; --state-dir overrides")
+    max_job_id: int = key(999_999_999, kinds.whole(1, 0xFFFFFFF0), "the last job id before they start over")
+    first_job_id: int = key(1, kinds.whole(1, 0xFFFFFFF0), "the first job id of a new cluster")
+    peers: tuple[str, ...] = key(
+        (), kinds.addresses, "members of the controller group, HOST:PORT, in the same order everywhere"
+    )
+    node_id: int | None = key(None, kinds.whole(1), "this controller's position in peers, from 1", example=1)
+    raft_listen_addr: str = key("[::]:6821", kinds.address, "where the other members reach this one")
+    heartbeat_timeout_secs: int = key(90, kinds.whole(1, _DAY_SECS), "a node silent for so long is DOWN")
+    max_batch_requeue: int = key(5, kinds.whole(1), "automatic requeues before a job is held", live=True)
+    max_launch_backoff_secs: int = key(
+        300, kinds.whole(1, _DAY_SECS), "longest pause between two attempts to launch a job", live=True
+    )
+    hold_on_prolog_fail: bool = key(
+        True, kinds.boolean, "hold a job whose node prolog failed instead of trying again", live=True
+    )
+    terminal_job_retention_secs: int = key(
+        3600,
+        kinds.whole(0, _YEAR_SECS),
+        "a finished job stays in memory for so long (at least 120)",
+        live=True,
+    )
+    dispatch_reject_cooldown_secs: int = key(
+        30,
+        kinds.whole(0, _DAY_SECS),
+        "a node that refused a job is left alone for so long; 0 = not",
+        live=True,
+    )
+    job_info_visibility: str = key(
+        "redacted",
+        kinds.word("redacted", "owner_only", "full"),
+        "what other users see of a job: all but script and environment, nothing, or everything",
+        live=True,
+    )
+    stepd_recovery_grace_secs: int = key(
+        60, kinds.whole(1, _DAY_SECS), "how long a restarted agent may take to report its steps", live=True
+    )
+    agent_restart_grace_secs: int = key(
+        300, kinds.whole(1, _DAY_SECS), "silence allowed to an agent that said it restarts", live=True
+    )
+    fence_unreachable: str = key(
+        "wait",
+        kinds.word("wait", "requeue"),
+        "a job whose lost node cannot confirm that it is gone: wait for the node, or requeue at once",
+        live=True,
+    )
+    max_array_size: int = key(
+        1001, kinds.whole(1, 4_000_001), "array indices must be below this number", live=True
+    )
+    max_job_count: int = key(
+        1_000_000, kinds.whole(1), "jobs and array tasks that the controller holds at a time", live=True
+    )
+
+
+@dataclass(frozen=True)
+class AccountingSection:
+    """`[accounting]`: the history of jobs."""
+
+    enabled: bool = key(True, kinds.boolean, "write job history")
+    database_url: str = key(
+        "",
+        kinds.text,
+        "sqlite+aiosqlite:///PATH or postgresql+asyncpg://USER@HOST/NAME; empty = a file in state_dir",
+        secret=True,
+    )
+    fairshare_refresh_secs: int = key(300, kinds.whole(10), "how often fair-share factors are fetched")
+    grp_wall_window_days: int = key(14, kinds.whole(1, 3650), "window of the GrpWall budget")
+    default_qos: str = key("", kinds.text, "QOS of a job that names none", live=True)
+    require_qos: bool = key(False, kinds.boolean, "refuse jobs without a QOS", live=True)
+    require_association: bool = key(False, kinds.boolean, "refuse jobs without an account", live=True)
+    txn_retention_days: int = key(0, kinds.whole(0), "age at which audit rows are purged; 0 = never")
+
+
+@dataclass(frozen=True)
+class SchedulerSection:
+    """`[scheduler]`: which job starts when."""
+
+    plugin: str = key("backfill", kinds.word("backfill"), "the placement algorithm")
+    interval_secs: int = key(1, kinds.whole(1, 3600), "longest pause between two looks at the queue")
+    max_jobs_per_cycle: int = key(10_000, kinds.whole(1), "jobs looked at in one pass")
+    fairshare_halflife_days: int = key(14, kinds.whole(0, 365), "half-life of past usage; 0 = 14")
+    default_time_limit_minutes: int = key(
+        0, kinds.whole(0), "limit of a job for which neither user nor partition sets one; 0 = none", live=True
+    )
+    enforce_part_limits: str = key(
+        "NO",
+        kinds.word("NO", "ALL", "ANY", aliases={"yes": "ALL"}),
+        "refuse at submission what no (ANY) or not every (ALL) requested partition allows",
+        live=True,
+    )
+    complete_wait_secs: int = key(
+        300, kinds.whole(1, _DAY_SECS), "a job is COMPLETING for so long at most", live=True
+    )
+    resv_overrun_minutes: int = key(0, kinds.whole(0), "grace after the end of a reservation", live=True)
+    inactive_limit_secs: int = key(
+        0,
+        kinds.whole(0),
+        "end an interactive allocation whose client is silent; 0 = never, else 60 or more",
+        live=True,
+    )
+    max_user_priority: int = key(1000, kinds.whole(0), "highest priority that a user may ask for", live=True)
+    preempt_type: str = key("none", kinds.word("none", "qos_priority"), "who may preempt whom", live=True)
+    preempt_exempt_time: int = key(0, kinds.whole(0), "seconds of running before preemption", live=True)
+    kill_wait_secs: int = key(30, kinds.whole(0, 65533), "from SIGTERM to SIGKILL at a time limit", live=True)
+    over_time_limit: int = key(0, kinds.grace, "duration that a job may run on past its limit", live=True)
+    min_job_age_secs: int | None = key(
+        None,
+        kinds.whole(0, _YEAR_SECS),
+        "Slurm's name for controller.terminal_job_retention_secs; set one of the two",
+        live=True,
+        example=3600,
+    )
+
+
+@dataclass(frozen=True)
+class AuthSection:
+    """`[auth]`: who callers are."""
+
+    plugin: str = key(
+        "jwt",
+        kinds.word("none", "jwt", "spur"),
+        "none = believe local callers (loopback only), jwt = signed tokens, spur = minted by spurauthd",
+    )
+    mode: str = key(
+        "permissive",
+        kinds.word("disabled", "permissive", "required"),
+        "whether callers without a credential are let in; set required wherever a key exists",
+    )
+    jwt_key: str = key(
+        "",
+        kinds.text,
+        "the cluster key itself; prefer jwt_key_file",
+        secret=True,
+        example="0123456789abcdef0123456789abcdef",
+    )
+    jwt_key_file: str = key(
+        "",
+        kinds.path,
+        "file with the cluster key, the same on controllers and agents, readable by its owner alone",
+        example="/etc/spur/jwt.key",
+    )
+    allow_root_jobs: bool = key(False, kinds.boolean, "let root run jobs")
+    allow_none_off_loopback: bool = key(
+        False, kinds.boolean, "serve plugin none to other hosts too: they can then be anybody"
+    )
+
+
+@dataclass(frozen=True)
+class AgentSection:
+    """`[agent]`: the node daemon."""
+
+    listen_addr: str = key("[::]:6818", kinds.address, "where spurd answers; --listen overrides")
+    state_dir: str = key(
+        "", kinds.path, "where running steps live; empty = controller.state_dir", example="/var/spool/spurd"
+    )
+    heartbeat_interval_secs: int = key(30, kinds.whole(1, 3600), "how often spurd reports")
+    supervisor: bool = key(True, kinds.boolean, "run every step under a supervisor of its own")
+    stepd_path: str = key(
+        "",
+        kinds.path,
+        "the spurstepd program; empty = beside spurd, else on PATH",
+        example="/usr/libexec/spur/spurstepd",
+    )
+    spawn: str = key(
+        "spawner",
+        kinds.word("spawner", "exec"),
+        "how supervisors start: forked by a prepared process (fast), or each as a fresh program",
+    )
+    cgroup_root: str = key(
+        "auto",
+        lambda value: value if value in ("auto", "none") else kinds.path(value),
+        "cgroup below which steps are put: auto, none, or a directory",
+    )
+    epilog_timeout_secs: int = key(600, kinds.whole(1, _DAY_SECS), "time that the end of a step may take")
+
+
+@dataclass(frozen=True)
+class ClientSection:
+    """`[client]`: the commands."""
+
+    token_file: str = key("~/.spur/token", kinds.home_path, "the user's token, if SPUR_AUTH_TOKEN is not set")
+    slurm_file_names: bool = key(
+        True, kinds.boolean, "default output files are slurm-JOB.out; false: spur-JOB.out"
+    )
+
+
+@dataclass(frozen=True)
+class PartitionEntry:
+    """`[[partitions]]`: a queue."""
+
+    name: str = key("", kinds.name, "its name", live=True, required=True, example="batch")
+    default: bool = key(False, kinds.boolean, "where jobs go that name no partition", live=True)
+    state: str = key("UP", kinds.word("UP", "DOWN", "DRAIN", "INACTIVE"), "whether it takes jobs", live=True)
+    nodes: str = key("", kinds.hostlist, "its nodes; ALL = every node", live=True, example="n[01-16]")
+    selector: dict[str, str] = key(
+        {}, kinds.labels, "nodes with all these labels belong to it too", live=True, example={"rack": "r1"}
+    )
+    max_time: int | None = key(None, kinds.duration, "longest time limit", live=True, example="7-00:00:00")
+    default_time: int | None = key(
+        None, kinds.duration, "time limit of a job that sets none", live=True, example="1:00:00"
+    )
+    max_nodes: int | None = key(None, kinds.whole(1), "nodes per job, at most", live=True, example=16)
+    min_nodes: int = key(1, kinds.whole(1), "nodes per job, at least", live=True)
+    allow_accounts: tuple[str, ...] = key((), kinds.texts, "only these accounts", live=True)
+    deny_accounts: tuple[str, ...] = key((), kinds.texts, "not these accounts", live=True)
+    allow_qos: tuple[str, ...] = key((), kinds.texts, "only these QOS", live=True)
+    deny_qos: tuple[str, ...] = key((), kinds.texts, "not these QOS", live=True)
+    allow_groups: tuple[str, ...] = key((), kinds.texts, "only these groups", live=True)
+    priority_tier: int = key(0, kinds.whole(0, 65533), "jobs of a higher tier come first", live=True)
+    preempt_mode: str = key(
+        "off",
+        kinds.word("off", "cancel", "requeue", "suspend", aliases={"": "off"}),
+        "what preemption does",
+        live=True,
+    )
+    preempt_exempt_time: int | None = key(None, kinds.whole(0), "overrides the scheduler's value", live=True)
+    over_time_limit: int = key(0, kinds.grace, "duration that a job may run on past its limit", live=True)
+    def_mem_per_cpu: int | None = key(
+        None, kinds.memory, "memory per CPU of a job that asks for none", live=True, example="2G"
+    )
+    def_mem_per_node: int | None = key(
+        None, kinds.memory, "memory per node of a job that asks for none", live=True, example="4G"
+    )
+    max_mem_per_node: int | None = key(
+        None, kinds.memory, "memory per node, at most", live=True, example="64G"
+    )
+
+    @property
+    def all_nodes(self) -> bool:
+        """Whether every node belongs to it."""
+        return self.nodes == "ALL"
+
+    @cached_property
+    def node_names(self) -> tuple[str, ...]:
+        """The names that `nodes` lists; empty for ALL."""
+        return _names(self.nodes)
+
+
+@dataclass(frozen=True)
+class NodeEntry:
+    """`[[nodes]]`: what the cluster says about nodes; the first entry that fits a node counts."""
+
+    names: str = key("", kinds.hostlist, "the nodes meant; ALL = every node", live=True, example="n[01-16]")
+    selector: dict[str, str] = key({}, kinds.labels, "or nodes with all these labels", live=True)
+    cpus: int = key(0, kinds.whole(0), "CPUs to use of such a node, at most; 0 = all it has", example=8)
+    memory_mb: int = key(0, kinds.whole(0), "MiB to use, at most; 0 = all it has", example=16000)
+    gres: tuple[str, ...] = key(
+        (), kinds.gres_list, "generic resources to use, at most; empty = all it has", example=["gpu:2"]
+    )
+    features: tuple[str, ...] = key(
+        (), kinds.texts, "features for --constraint", live=True, example=["intel", "ib"]
+    )
+    address: str | None = key(
+        None, kinds.host, "where to reach it until it registers", live=True, example="10.0.0.5"
+    )
+    weight: int = key(1, kinds.whole(0), "nodes with a HIGHER weight are used first", live=True)
+
+    @cached_property
+    def node_names(self) -> frozenset[str]:
+        """The names that `names` lists; empty for ALL."""
+        return frozenset(_names(self.names))
+
+    def fits(self, name: str, labels: dict[str, str]) -> bool:
+        """Whether a node of this name with these labels is meant."""
+        if self.names == "ALL" or name in self.node_names:
+            return True
+        return bool(self.selector) and all(
+            labels.get(label) == value for label, value in self.selector.items()
+        )
+
+
+@dataclass(frozen=True)
+class LoggingSection:
+    """`[logging]`: the daemons' logs."""
+
+    level: str = key("info", kinds.word("debug", "info", "warning", "error"), "--log-level overrides")
+    format: str = key("text", kinds.word("text", "json"), "one line an event, as key=value or as JSON")
+    file: str = key("", kinds.path, "append to this file; empty = stderr", example="/var/log/spur.log")
+
+
+@dataclass(frozen=True)
+class GresEntry:
+    """`[[devices.gres]]`: generic resources of the node that reads this file."""
+
+    name: str = key("", kinds.name, "kind of resource", required=True, example="gpu")
+    type: str = key("", kinds.text, "its model", example="h100")
+    count: int = key(0, kinds.whole(0), "how many; 0 = as many as there are files, else 1", example=2)
+    file: str = key("", kinds.text, "device files, one each", example="/dev/nvidia[0-1]")
+    multiple_files: str = key("", kinds.text, "device files that belong to one resource")
+    cores: str = key("", kinds.text, "CPUs near it")
+    links: str = key("", kinds.text, "links to the others")
+    flags: tuple[str, ...] = key((), kinds.texts, "count_only: nothing but a number", example=["count_only"])
+
+
+def _names(hostlist: str) -> tuple[str, ...]:
+    from spur_core.grammar.hostlist import expand
+
+    return () if hostlist == "ALL" else tuple(expand(hostlist))
