@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 BATCH = 500
 _FIRST_RETRY = 1.0
 _LAST_RETRY = 30.0
+_NOT_YET = "not connected yet"
 
 
 class OutboxView(Protocol):
@@ -66,7 +67,7 @@ class OutboxWriter:
         self._task: asyncio.Task[None] | None = None
         self._ready = False
         #: Why the database cannot be used now; empty when it can.
-        self.problem = "not connected yet"
+        self.problem = _NOT_YET
         #: Rows written since the start; for metrics.
         self.written = 0
 
@@ -100,14 +101,17 @@ class OutboxWriter:
 
         def caught_up() -> bool:
             outbox = self._view.outbox
-            return bool(self.problem) or all(
+            if self.problem:
+                # The first look at the database is worth waiting for; a known outage is not.
+                return self.problem != _NOT_YET
+            return all(
                 key not in outbox or outbox[key].seq != seq for key, seq in wanted.items()
             )
 
         async with self._flushed:
             try:
                 async with asyncio.timeout(wait_secs):
-                    await self._flushed.wait_for(lambda: self._ready and caught_up())
+                    await self._flushed.wait_for(caught_up)
             except TimeoutError:
                 raise database.AccountingUnavailable(self.problem or "it is behind") from None
         if self.problem:
@@ -121,7 +125,7 @@ class OutboxWriter:
                     await database.migrate(self.engine)
                     self._ready = True
                 await self._drain()
-                if self.problem and self.problem != "not connected yet":
+                if self.problem and self.problem != _NOT_YET:
                     log.warning("accounting_back rows_waiting=%d", len(self._view.outbox))
                 await self._set_problem("")
                 pause = _FIRST_RETRY
@@ -130,6 +134,8 @@ class OutboxWriter:
             except asyncio.CancelledError:
                 raise
             except (sa.exc.SQLAlchemyError, OSError, TimeoutError, SpurError) as error:
+                # Whatever comes back may be another database: look at its schema again.
+                self._ready = False
                 text = _one_line(error)
                 if self.problem != text:
                     log.error("accounting_down error=%r rows_waiting=%d", text, len(self._view.outbox))
