@@ -1,0 +1,204 @@
+"""How bytes become messages on a local stream.
+
+Control, notify and spawner messages: u32 little-endian length, then UTF-8 JSON, at most 1 MiB.
+An attached connection carries I/O frames instead: u8 type, u32 little-endian length, payload.
+
+    type            payload
+    1 data-out      u32 rank, u64 offset of the first byte in that stream, bytes
+    2 data-err      the same
+    3 stdin         bytes, for every task
+    4 stdin-eof     empty
+    5 resize        u16 rows, u16 columns
+    6 signal        u32 signal number
+    7 exit          JSON of the ExitRecord; the last frame
+    8 credit        u8 stream (1 or 2), u32 rank, u64 offset: everything before it has been delivered
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import namedtuple
+from typing import TYPE_CHECKING
+
+from spur_proto_lite.errors import BadDocument
+
+MESSAGE_LIMIT = 1 << 20
+#: Largest payload of an I/O frame.
+FRAME_LIMIT = 1 << 20
+
+DATA_OUT, DATA_ERR, STDIN, STDIN_EOF, RESIZE, SIGNAL, EXIT, CREDIT = range(1, 9)
+
+_LENGTH = struct.Struct("<I")
+_HEAD = struct.Struct("<BI")
+_DATA = struct.Struct("<IQ")
+_CREDIT = struct.Struct("<BIQ")
+_U32 = struct.Struct("<I")
+
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Frame(NamedTuple):
+        kind: int
+        payload: bytes
+
+    class Chunk(NamedTuple):
+        rank: int
+        offset: int
+        data: bytes
+
+    class Credit(NamedTuple):
+        stream: int
+        rank: int
+        offset: int
+else:
+    Frame = namedtuple("Frame", ("kind", "payload"))
+    Chunk = namedtuple("Chunk", ("rank", "offset", "data"))
+    Credit = namedtuple("Credit", ("stream", "rank", "offset"))
+
+
+def encode_message(document: dict[str, object]) -> bytes:
+    """Length and JSON of one message.
+
+    Raises:
+        BadDocument: it is longer than 1 MiB.
+    """
+    body = json.dumps(document, separators=(",", ":")).encode()
+    if len(body) > MESSAGE_LIMIT:
+        raise BadDocument(f"a message of {len(body)} bytes is over the limit of {MESSAGE_LIMIT}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode_body(body: bytes) -> dict[str, object]:
+    """The JSON object in `body`.
+
+    Raises:
+        BadDocument: it is no JSON object.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadDocument(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadDocument("a message must be a JSON object")
+    return value
+
+
+class MessageBuffer:
+    """Cuts a byte stream into messages: `feed` what arrived, `take` until None."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += data
+
+    def take(self) -> dict[str, object] | None:
+        """The next whole message.
+
+        Raises:
+            BadDocument: over-long or no JSON object; the stream cannot be used any more.
+        """
+        if len(self._bytes) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._bytes)
+        if length > MESSAGE_LIMIT:
+            raise BadDocument(f"a message of {length} bytes is over the limit of {MESSAGE_LIMIT}")
+        end = _LENGTH.size + length
+        if len(self._bytes) < end:
+            return None
+        body = bytes(self._bytes[_LENGTH.size : end])
+        del self._bytes[:end]
+        return decode_body(body)
+
+    def rest(self) -> bytes:
+        """What has not been taken; the buffer is empty afterwards (the stream changes its framing)."""
+        rest = bytes(self._bytes)
+        self._bytes.clear()
+        return rest
+
+
+class FrameBuffer:
+    """Cuts a byte stream into I/O frames: `feed` what arrived, `take` until None."""
+
+    def __init__(self, start: bytes = b"") -> None:
+        self._bytes = bytearray(start)
+
+    def feed(self, data: bytes) -> None:
+        self._bytes += data
+
+    def take(self) -> Frame | None:
+        """The next whole frame.
+
+        Raises:
+            BadDocument: over-long; the stream cannot be used any more.
+        """
+        if len(self._bytes) < _HEAD.size:
+            return None
+        kind, length = _HEAD.unpack_from(self._bytes)
+        if length > FRAME_LIMIT:
+            raise BadDocument(f"a frame of {length} bytes is over the limit of {FRAME_LIMIT}")
+        end = _HEAD.size + length
+        if len(self._bytes) < end:
+            return None
+        payload = bytes(self._bytes[_HEAD.size : end])
+        del self._bytes[:end]
+        return Frame(kind, payload)
+
+
+def encode_frame(kind: int, payload: bytes = b"") -> bytes:
+    """Head and payload of one I/O frame."""
+    return _HEAD.pack(kind, len(payload)) + payload
+
+
+def encode_data(stream: int, rank: int, offset: int, data: bytes) -> bytes:
+    """A data frame; `stream` is DATA_OUT or DATA_ERR."""
+    return encode_frame(stream, _DATA.pack(rank, offset) + data)
+
+
+def decode_data(payload: bytes) -> Chunk:
+    """The parts of a data frame.
+
+    Raises:
+        BadDocument: too short.
+    """
+    if len(payload) < _DATA.size:
+        raise BadDocument("a data frame is too short")
+    rank, offset = _DATA.unpack_from(payload)
+    return Chunk(rank, offset, payload[_DATA.size :])
+
+
+def encode_credit(stream: int, rank: int, offset: int) -> bytes:
+    """A credit frame: everything of that stream before `offset` has been delivered for good."""
+    return encode_frame(CREDIT, _CREDIT.pack(stream, rank, offset))
+
+
+def decode_credit(payload: bytes) -> Credit:
+    """The parts of a credit frame.
+
+    Raises:
+        BadDocument: wrong length or stream.
+    """
+    if len(payload) != _CREDIT.size:
+        raise BadDocument("a credit frame has the wrong length")
+    credit = Credit(*_CREDIT.unpack(payload))
+    if credit.stream not in (DATA_OUT, DATA_ERR):
+        raise BadDocument(f"there is no stream {credit.stream}")
+    return credit
+
+
+def encode_signal(number: int) -> bytes:
+    """A signal frame."""
+    return encode_frame(SIGNAL, _U32.pack(number))
+
+
+def decode_signal(payload: bytes) -> int:
+    """The number in a signal frame.
+
+    Raises:
+        BadDocument: wrong length.
+    """
+    if len(payload) != _U32.size:
+        raise BadDocument("a signal frame has the wrong length")
+    number: int = _U32.unpack(payload)[0]
+    return number

@@ -1,0 +1,163 @@
+"""`launch.json`: everything a supervisor needs, so that it never asks back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from spur_core.ids import STEP_BATCH, RuntimeId, is_numbered
+from spur_proto_lite.errors import BadDocument, NewerFormat
+from spur_proto_lite.record import EMPTY, Record, nests
+from spur_proto_lite.versions import LAUNCH_FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class TaskSpec(Record):
+    """One task of this node.  `env` is laid over the step's environment."""
+
+    #: Global rank in the step.
+    rank: int
+    #: Place among this node's tasks, from 0.
+    local_rank: int
+    env: Mapping[str, str] = EMPTY
+
+
+nests(TaskSpec)
+
+
+class RlimitSpec(Record):
+    """One resource limit: the name without `RLIMIT_`, soft and hard; -1 = unlimited."""
+
+    name: str
+    soft: int
+    hard: int
+
+
+nests(RlimitSpec)
+
+
+class LaunchSpec(Record):
+    """One step on one node.
+
+    A batch step has `script`, any step may have `argv` instead.  Texts are in surrogateescape form.
+    An empty pattern means: the default (`stdout_pattern`), follow stdout (`stderr_pattern`), `/dev/null`
+    (`stdin_pattern`).
+    """
+
+    rid: RuntimeId
+    version: int = LAUNCH_FORMAT
+
+    node: str = ""
+    #: This node's place in the allocation, from 0 (`%n`).
+    node_id: int = 0
+    nodelist: str = ""
+    n_nodes: int = 1
+    partition: str = ""
+    job_name: str = ""
+    #: None: the job is no array task.
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    #: How often the job has been requeued (`%r`); above 0 output files are appended to only with
+    #: `open_mode` "append".
+    restart_count: int = 0
+
+    #: Body of the batch script, shebang included; "" = run `argv`.
+    script: str = ""
+    #: Arguments of the script.
+    script_args: tuple[str, ...] = ()
+    #: Program (looked up in the job's PATH) and its arguments.
+    argv: tuple[str, ...] = ()
+    #: The whole environment; nothing is added but `tasks[].env`.
+    env: Mapping[str, str] = EMPTY
+    #: May be "": per-job scratch.
+    work_dir: str = ""
+
+    stdout_pattern: str = ""
+    stderr_pattern: str = ""
+    stdin_pattern: str = ""
+    #: "truncate" or "append".
+    open_mode: str = "truncate"
+    #: Output goes to the session's spools and to whoever attaches; input comes from there.
+    spool_output: bool = False
+    #: Output lines carry their rank.  The attached client writes the labels, so this needs `spool_output`.
+    label: bool = False
+
+    uid: int = 0
+    gid: int = 0
+    user: str = ""
+    #: Supplementary groups, `gid` included or not.
+    groups: tuple[int, ...] = ()
+    allow_root_jobs: bool = False
+    umask: int = 0o022
+    rlimits: tuple[RlimitSpec, ...] = ()
+    no_new_privs: bool = True
+
+    #: CPUs of the whole job on this node and of this step; 0 = not limited.
+    cpus: int = 0
+    cpu_ids: tuple[int, ...] = ()
+    #: MiB of this step on this node; 0 = not limited.
+    memory_mb: int = 0
+    gpu_ids: tuple[int, ...] = ()
+    #: For example "gpu:a100:2".
+    gres: str = ""
+    #: Limits of the job as a whole on this node, when they differ from the step's; 0 = the step's.
+    job_cpus: int = 0
+    job_cpu_ids: tuple[int, ...] = ()
+    job_memory_mb: int = 0
+
+    #: Empty = one task of rank 0.
+    tasks: tuple[TaskSpec, ...] = ()
+
+    #: Nodes that should hold a supervisor of this step.
+    cohort: tuple[str, ...] = ()
+
+    #: Seconds between SIGTERM and SIGKILL of a teardown that names no grace of its own.
+    kill_wait_secs: int = 5
+    #: Seconds after readiness in which `start` must come.
+    start_timeout_secs: float = 60.0
+    #: "auto", "none", or a path below every hierarchy's mount ("spurtest_1" or "/spurtest_1").
+    cgroup_root: str = "auto"
+    #: Root of the private script directory; "" = the state directory's own.
+    spool_dir: str = ""
+    #: Directory for scratch and the fallback of the spool.
+    tmp_dir: str = "/tmp"  # noqa: S108
+    #: Largest spool of one stream, bytes; at the cap the task waits until somebody has read.
+    spool_limit: int = 64 << 20
+
+    @property
+    def is_batch(self) -> bool:
+        return self.rid.step_id == STEP_BATCH
+
+    @property
+    def is_numbered(self) -> bool:
+        return is_numbered(self.rid.step_id)
+
+    def task_list(self) -> tuple[TaskSpec, ...]:
+        """The tasks; one of rank 0 when none is listed."""
+        return self.tasks or (TaskSpec(rank=0, local_rank=0),)
+
+    def encode(self) -> bytes:
+        """The text of `launch.json`."""
+        return json.dumps(self.to_json(), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> LaunchSpec:
+        """The spec in the text of `launch.json`.
+
+        Raises:
+            NewerFormat: written by a newer release.
+            BadDocument: damaged.
+        """
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise BadDocument(f"launch.json: not JSON: {error}") from None
+        if isinstance(value, dict):
+            version = value.get("version", LAUNCH_FORMAT)
+            if isinstance(version, int) and version > LAUNCH_FORMAT:
+                raise NewerFormat(
+                    f"launch.json has format {version}; {LAUNCH_FORMAT} is the newest known here"
+                )
+        return cls.from_json(value)

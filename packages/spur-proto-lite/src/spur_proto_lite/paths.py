@@ -1,0 +1,123 @@
+"""Where everything below an agent's state directory lies: one accessor each, used by both sides.
+
+STATE/runtime/                     0700, the agent's own
+STATE/runtime/agent.lock
+STATE/runtime/notify.sock
+STATE/runtime/ledger
+STATE/runtime/quarantine/
+STATE/runtime/sessions/J.A.S/      launch.json descriptor.json journal ctl.sock stepd.log out.N err.N
+STATE/spool/J.A.S/                 the batch script, readable by the job's user
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from spur_core.errors import GrammarError
+from spur_core.ids import RuntimeId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_STATE_DIR = "/var/spool/spur"
+ENVIRON_NAME = "SPUR_STEPD_STATE_DIR"
+
+
+def resolve_state_dir(flag: str | None, environ: Mapping[str, str], configured: str | None) -> str:
+    """`--state-dir`, else `SPUR_STEPD_STATE_DIR`, else the configuration's, else the default; absolute."""
+    return os.path.abspath(flag or environ.get(ENVIRON_NAME) or configured or DEFAULT_STATE_DIR)  # noqa: PTH100
+
+
+class StatePaths:
+    """Everything below one state directory.  Pure names: nothing is touched."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.state_dir = state_dir
+
+    @classmethod
+    def of_session(cls, session_dir: str) -> StatePaths:
+        """The state directory that `session_dir` (absolute) belongs to."""
+        sessions = os.path.dirname(session_dir.rstrip("/"))  # noqa: PTH120
+        return cls(os.path.dirname(os.path.dirname(sessions)))  # noqa: PTH120
+
+    @property
+    def runtime(self) -> str:
+        return f"{self.state_dir}/runtime"
+
+    @property
+    def agent_lock(self) -> str:
+        return f"{self.runtime}/agent.lock"
+
+    @property
+    def notify_sock(self) -> str:
+        return f"{self.runtime}/notify.sock"
+
+    @property
+    def ledger(self) -> str:
+        return f"{self.runtime}/ledger"
+
+    @property
+    def quarantine(self) -> str:
+        return f"{self.runtime}/quarantine"
+
+    @property
+    def sessions(self) -> str:
+        return f"{self.runtime}/sessions"
+
+    @property
+    def spool(self) -> str:
+        """Root of the private script directories; may be entered by everybody (0711)."""
+        return f"{self.state_dir}/spool"
+
+    def session(self, rid: RuntimeId) -> SessionPaths:
+        return SessionPaths(f"{self.sessions}/{rid.dirname()}")
+
+
+class SessionPaths:
+    """The files of one session."""
+
+    LAUNCH = "launch.json"
+    DESCRIPTOR = "descriptor.json"
+    JOURNAL = "journal"
+    CONTROL = "ctl.sock"
+    LOG = "stepd.log"
+
+    def __init__(self, session_dir: str) -> None:
+        self.dir = session_dir.rstrip("/")
+
+    @property
+    def rid(self) -> RuntimeId:
+        """The identity in the directory's name.
+
+        Raises:
+            GrammarError: the name is not three decimal numbers.
+        """
+        return RuntimeId.from_dirname(os.path.basename(self.dir))  # noqa: PTH119
+
+    @property
+    def rid_or_none(self) -> RuntimeId | None:
+        try:
+            return self.rid
+        except GrammarError:
+            return None
+
+    @property
+    def launch(self) -> str:
+        return f"{self.dir}/{self.LAUNCH}"
+
+    @property
+    def descriptor(self) -> str:
+        return f"{self.dir}/{self.DESCRIPTOR}"
+
+    @property
+    def journal(self) -> str:
+        return f"{self.dir}/{self.JOURNAL}"
+
+    @property
+    def control(self) -> str:
+        return f"{self.dir}/{self.CONTROL}"
+
+    @property
+    def log(self) -> str:
+        return f"{self.dir}/{self.LOG}"
