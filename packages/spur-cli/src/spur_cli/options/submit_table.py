@@ -1,0 +1,214 @@
+"""The options of sbatch and srun as data (a long table on purpose: one row an option).
+
+A row is (name, short, form, commands, variables, metavar, refused values, help or reason).
+commands: B = sbatch, R = srun.  Variables are stems: B reads SBATCH_<stem>, R reads SLURM_<stem>; a stem with
+`!` in front is a whole name.  Among the accepted values an empty word stands for "without a value".  The
+reason (after `=`) says why an option that is accepted without an effect may be.
+"""
+
+from spur_cli.options.engine import FLAG, OPTIONAL, REQUIRED, Option, Table
+from spur_cli.options.front import cluster_option, common
+
+F, V, O = FLAG, REQUIRED, OPTIONAL  # noqa: E741 - the table reads better with one letter a form
+
+_Row = tuple[str, str, int, str, str, str, str, str]
+
+ROWS: tuple[_Row, ...] = (
+    # What acts.
+    ("account", "A", V, "BR", "ACCOUNT", "NAME", "", "account to charge"),
+    ("array", "a", V, "B", "ARRAY_INX", "SPEC", "", "submit a job array: 0-9, 1,3, 0-20:4, with %LIMIT"),
+    ("begin", "b", V, "BR", "", "TIME", "", "do not start before this time"),
+    ("chdir", "D", V, "BR", "R:REMOTE_CWD R:WORKING_DIR", "DIR", "", "work directory of the job"),
+    ("comment", "", V, "BR", "", "TEXT", "", "free text kept with the job"),
+    ("constraint", "C", V, "BR", "CONSTRAINT", "EXPR", "", "features that the nodes must have"),
+    ("cpus-per-task", "c", V, "BR", "R:CPUS_PER_TASK R:!SRUN_CPUS_PER_TASK", "N", "", "CPUs of each task"),
+    ("deadline", "", V, "BR", "", "TIME", "", "remove the job if it cannot end by then"),
+    ("dependency", "d", V, "BR", "R:DEPENDENCY", "SPEC", "", "start after other jobs: afterok:ID[:ID]"),
+    ("error", "e", V, "BR", "B:ERROR R:!SRUN_ERROR R:STDERRMODE", "PATTERN", "", "file of the error output"),
+    ("exclude", "x", V, "BR", "B:EXCLUDE", "HOSTS", "", "nodes not to use"),
+    ("exclusive", "", O, "BR", "EXCLUSIVE", "", " no", "whole nodes"),
+    ("export", "", V, "BR", "B:EXPORT R:!SRUN_EXPORT_ENV R:EXPORT_ENV", "LIST", "", "variables the job gets"),
+    ("export-file", "", V, "B", "", "FILE", "", "file or descriptor with NUL-separated variables"),
+    ("gpus", "G", V, "BR", "GPUS", "[TYPE:]N", "", "GPUs of the whole job"),
+    ("gpus-per-node", "", V, "BR", "GPUS_PER_NODE", "[TYPE:]N", "", "GPUs of each node"),
+    ("gpus-per-task", "", V, "BR", "GPUS_PER_TASK", "[TYPE:]N", "", "GPUs of each task"),
+    ("gres", "", V, "BR", "GRES", "LIST", "", "generic resources of each node"),
+    ("hold", "H", F, "BR", "", "", "", "queue the job held"),
+    ("immediate", "I", O, "R", "IMMEDIATE", "SECS", "", "fail when it cannot start at once"),
+    ("input", "i", V, "BR", "B:INPUT R:!SRUN_INPUT R:STDINMODE", "PATTERN", "", "file of the standard input"),
+    ("job-name", "J", V, "BR", "JOB_NAME", "NAME", "", "name of the job"),
+    ("kill-on-invalid-dep", "", V, "B", "", "yes|no", "", "end the job when its dependency cannot be met"),
+    ("label", "l", F, "R", "LABELIO", "", "", "put the task's rank before each line"),
+    ("mem", "", V, "BR", "B:MEM_PER_NODE B:MEM R:MEM_PER_NODE", "SIZE", "", "memory of each node"),
+    ("mem-per-cpu", "", V, "BR", "MEM_PER_CPU", "SIZE", "", "memory of each CPU"),
+    ("nice", "", O, "BR", "", "N", "", "lower the priority"),
+    ("nodefile", "F", V, "BR", "", "FILE", "", "file with node names"),
+    ("nodelist", "w", V, "BR", "B:NODELIST", "HOSTS", "", "nodes to use"),
+    ("nodes", "N", V, "BR", "R:JOB_NUM_NODES R:NNODES", "MIN[-MAX]", "", "number of nodes"),
+    ("no-requeue", "", F, "B", "NO_REQUEUE", "", "", "never requeue the job"),
+    ("ntasks", "n", V, "BR", "R:NTASKS R:NPROCS", "N", "", "number of tasks"),
+    ("ntasks-per-node", "", V, "BR", "R:NTASKS_PER_NODE", "N", "", "tasks of each node"),
+    ("open-mode", "", V, "BR", "OPEN_MODE", "append|truncate", "", "how output files are opened"),
+    ("output", "o", V, "BR", "B:OUTPUT R:!SRUN_OUTPUT R:STDOUTMODE", "PATTERN", "", "file of the output"),
+    ("parsable", "", F, "B", "", "", "", "print only the job id"),
+    ("partition", "p", V, "BR", "PARTITION", "LIST", "", "partition to use, or any of several"),
+    ("priority", "", V, "BR", "", "N", "", "priority (administrators)"),
+    ("propagate", "", O, "BR", "", "LIMITS", "", "resource limits of this shell that the job gets"),
+    ("qos", "q", V, "BR", "QOS", "NAME", "", "quality of service"),
+    ("quiet", "Q", F, "BR", "", "", "", "print no information"),
+    ("requeue", "", F, "B", "REQUEUE", "", "", "requeue the job when its node fails"),
+    ("test-only", "", F, "BR", "", "", "", "only check; nothing is queued"),
+    ("time", "t", V, "BR", "TIMELIMIT", "TIME", "", "time limit"),
+    ("wait", "W", F, "B", "WAIT", "", "", "wait for the end and exit as the job did"),
+    ("wckey", "", V, "BR", "WCKEY", "KEY", "", "key kept with the job for reports"),
+    ("wrap", "", V, "B", "", "COMMAND", "", "make a script of this command"),
+    ("disable-status", "X", F, "R", "DISABLE_STATUS", "", "", "the first interrupt ends the job"),
+    ("quit-on-interrupt", "", F, "R", "", "", "", "one interrupt ends the job"),
+    ("jobid", "", V, "R", "", "ID", "", "run in the allocation of that job"),
+    ("mpi", "", V, "R", "MPI_TYPE", "TYPE", "none list", "none; list prints what there is"),
+    # Accepted without an effect, because what they ask for is what happens anyway.
+    ("exact", "", F, "R", "EXACT", "", "", "=a job of its own holds exactly what it asked for"),
+    ("get-user-env", "", O, "B", "GET_USER_ENV", "", "", "=the node builds the login variables when needed"),
+    ("ignore-pbs", "", F, "B", "IGNORE_PBS", "", "", "=#PBS and #BSUB lines are always comments"),
+    ("overlap", "", O, "R", "OVERLAP", "", "", "=a job of its own has no other steps to share with"),
+    (
+        "oversubscribe",
+        "s",
+        F,
+        "BR",
+        "",
+        "",
+        "",
+        "=permits sharing, asks for nothing; resources are never shared",
+    ),
+    ("unbuffered", "u", F, "R", "UNBUFFEREDIO", "", "", "=output is never held back"),
+    ("wait-all-nodes", "", V, "B", "WAIT_ALL_NODES", "0|1", "", "=a job starts when all its nodes are ready"),
+    ("kill-on-bad-exit", "K", O, "R", "KILL_BAD_EXIT", "0|1", "0", "=only 0: a failed task ends no other"),
+    ("no-kill", "k", O, "BR", "NO_KILL", "off", "off", "=only off: a lost node ends the job"),
+    (
+        "distribution",
+        "m",
+        V,
+        "BR",
+        "DISTRIBUTION",
+        "block",
+        "block",
+        "=only block, which is how tasks are laid out",
+    ),
+    ("cpu-bind", "", V, "R", "CPU_BIND", "none", "none no q quiet", "=only none: tasks are not bound"),
+    ("mem-bind", "", V, "BR", "MEM_BIND", "none", "none no q quiet", "=only none: memory is not bound"),
+    ("gpu-bind", "", V, "BR", "GPU_BIND", "none", "none", "=only none: tasks see the GPUs of their node"),
+    ("mail-type", "", V, "BR", "", "NONE", "none", "=only NONE: no mail is sent"),
+    ("profile", "", V, "BR", "PROFILE", "none", "none", "=only none: there is no profiling"),
+    ("tmp", "", V, "BR", "", "0", "0", "=only 0"),
+    ("threads", "T", V, "R", "", "N", "", "=sizes Slurm's own launcher"),
+    ("treewidth", "", V, "R", "", "N", "", "=sizes Slurm's own message tree"),
+    ("msg-timeout", "", V, "R", "", "SECS", "", "=for Slurm's own messages"),
+    ("slurmd-debug", "", V, "R", "", "LEVEL", "", "=for Slurm's own log"),
+    ("debugger-test", "", F, "R", "", "", "", "=for Slurm's own tests"),
+)
+
+#: Options that Slurm has and this release has not: refused by name.  "name[:short[:form[:commands]]]".
+REFUSED = """
+acctg-freq::1 batch::1:B bb::1 bbf::1 cluster-constraint::1 container::1 container-id::1 contiguous
+core-spec:S:1 cores-per-socket::1 cpu-freq::1 cpus-per-gpu::1 delay-boot::1 extra::1 extra-node-info:B:1
+gid::1 gpu-freq::1 gres-flags::1 hint::1 licenses:L:1 mail-user::1 mcs-label::1 mem-per-gpu::1 mincpus::1
+network::1 ntasks-per-core::1 ntasks-per-gpu::1 ntasks-per-socket::1 gpus-per-socket::1 overcommit:O
+power::1 prefer::1 reboot reservation::1 resv-ports::2 segment::1 signal::1 sockets-per-node::1 spread-job
+stepmgr switches::1 thread-spec::1 threads-per-core::1 time-min::1 topology::1 tres-bind::1 tres-per-task::1
+uid::1 use-min-nodes oom-kill-step::2 container-image::1 container-mounts::1 container-workdir::1
+container-name::1 container-readonly container-mount-home container-env::1 container-entrypoint::1
+container-remap-root accel-bind::1:R bcast::2:R bcast-exclude::1:R compress::2:R send-libs::2:R epilog::1:R
+prolog::1:R task-epilog::1:R task-prolog::1:R external-launcher::0:R het-group::1:R multi-prog::0:R
+no-allocate:Z:0:R preserve-env:E:0:R pty::2:R relative:r:1:R whole::0:R x11::2:R wait:W:1:R
+"""
+
+_SYNONYMS = {
+    "cluster": "clusters",
+    "tasks-per-node": "ntasks-per-node",
+    "workdir": "chdir",
+    "pack-group": "het-group",
+    "runtime": "container",
+}
+_VARIABLES_OF_REFUSED = {
+    "acctg-freq": "ACCTG_FREQ",
+    "bb": "BURST_BUFFER",
+    "core-spec": "CORE_SPEC",
+    "cpu-freq": "CPU_FREQ_REQ",
+    "delay-boot": "DELAY_BOOT",
+    "gres-flags": "GRES_FLAGS",
+    "hint": "HINT",
+    "mem-per-gpu": "MEM_PER_GPU",
+    "network": "NETWORK",
+    "overcommit": "OVERCOMMIT",
+    "reservation": "RESERVATION",
+    "signal": "SIGNAL",
+    "switches": "REQ_SWITCH",
+    "thread-spec": "THREAD_SPEC",
+    "threads-per-core": "THREADS_PER_CORE",
+    "wait": "WAIT",
+}
+
+
+def table(letter: str) -> Table:
+    """The options of sbatch ("B") or srun ("R")."""
+    prefix = {"B": "SBATCH", "R": "SLURM"}[letter]
+    options = []
+    for name, short, form, commands, variables, metavar, refuse, text in ROWS:
+        if letter not in commands:
+            continue
+        idle, help_text = (text[1:], "") if text.startswith("=") else ("", text)
+        options.append(
+            Option(
+                name,
+                short,
+                form,
+                help_text,
+                metavar=metavar,
+                env=_variables(variables, letter, prefix),
+                refuse=refuse,
+                idle=idle,
+            )
+        )
+    for word in REFUSED.split():
+        name, short, form_text, commands = [*word.split(":"), "", "", ""][:4]
+        if letter not in (commands or "BR"):
+            continue
+        stem = _VARIABLES_OF_REFUSED.get(name, "")
+        refuse = "0" if name == "wait" else "*"
+        options.append(
+            Option(name, short, int(form_text or 0), env=_variables(stem, letter, prefix), refuse=refuse)
+        )
+    env = ("SBATCH_CLUSTERS",) if letter == "B" else ()
+    have = {option.name for option in options}
+    return Table(
+        [*options, cluster_option(env), *common()],
+        synonyms={alias: name for alias, name in _SYNONYMS.items() if name in have or name == "clusters"},
+        in_order=True,
+        synopsis="[OPTIONS] SCRIPT [ARGS]" if letter == "B" else "[OPTIONS] COMMAND [ARGS]",
+    )
+
+
+def _variables(stems: str, letter: str, prefix: str) -> tuple[str, ...]:
+    """Names of the variables, our own twin first where Slurm has a plain stem."""
+    out: list[str] = []
+    for word in stems.split():
+        owner, colon, stem = word.partition(":")
+        if not colon:
+            owner, stem = letter, word
+        if owner != letter:
+            continue
+        if stem.startswith("!"):
+            out.append(stem[1:])
+        else:
+            out += [f"SPUR_{stem}"] if letter == "B" and stem not in _NOT_TWINNED else []
+            out.append(f"{prefix}_{stem}")
+    return tuple(out)
+
+
+#: A job exports SPUR_ twins of these, and sbatch inside a job must not take them from the enclosing one.
+_TWINLESS = """
+JOB_NAME NODELIST MEM_PER_NODE MEM_PER_CPU GPUS GPUS_PER_NODE GPUS_PER_TASK DISTRIBUTION HINT THREADS_PER_CORE
+OVERCOMMIT PROFILE MEM GRES EXCLUDE EXPORT ERROR OUTPUT INPUT
+"""
+_NOT_TWINNED = frozenset(_TWINLESS.split())

@@ -1,0 +1,1 @@
+"""Submitting work: sbatch, and what srun shares with it."""
