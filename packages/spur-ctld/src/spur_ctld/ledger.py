@@ -28,7 +28,7 @@ Listener = Callable[[Sequence[Event]], None]
 class Proposer(Protocol):
     """The part of the replication node that the ledger needs."""
 
-    async def propose(self, cmd: bytes, deadline: float) -> bytes: ...
+    async def propose(self, cmd: bytes, deadline: float | None = None) -> bytes: ...
 
 
 class Ledger:
@@ -61,7 +61,8 @@ class Ledger:
             Refused: apply refused it; nothing changed.
             BusyError: it was not, or perhaps not, executed; try again.
         """
-        raw = await self._proposer.propose(codec.encode_op(op), COMMIT_SECS)
+        deadline = asyncio.get_running_loop().time() + COMMIT_SECS
+        raw = await self._proposer.propose(codec.encode_op(op), deadline)
         result: OpResult = codec.decode_result(raw)
         if result.refusal is not None:
             raise Refused(result.refusal.code, result.refusal.text)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_core.ids import RuntimeId
+from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.cluster import launch_nodes
 from spur_ctld.state.records import UNLIMITED, Gres, Job, Slice
 from spur_proto import agent_pb2 as pb
@@ -20,11 +21,6 @@ class ClusterFacts(NamedTuple):
 
     cluster_name: str
     kill_wait_secs: int
-
-
-def step_of(job: Job) -> int:
-    """The step that a dispatch starts: 0 for a stand-alone srun, else the batch step."""
-    return 0 if job.request.srun else STEP_BATCH
 
 
 def runtime_id(job: Job) -> RuntimeId:

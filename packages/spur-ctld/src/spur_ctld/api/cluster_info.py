@@ -1,0 +1,107 @@
+"""Ping, and the configuration as `scontrol show config` prints it."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spur_ctld import __version__
+from spur_ctld.site import Site
+from spur_ctld.state.cluster import ClusterState
+from spur_proto import controller_pb2 as pb
+
+#: What Slurm lists and this release has no setting for, with the value that describes what happens.
+_CONSTANT: Final = {
+    "AccountingStorageEnforce": "none",
+    "AccountingStorageHost": "localhost",
+    "AccountingStoragePort": "0",
+    "AccountingStorageTRES": "cpu,mem,energy,node,billing,fs/disk,vmem,pages",
+    "DefMemPerNode": "UNLIMITED",
+    "Epilog": "(null)",
+    "JobAcctGatherType": "jobacct_gather/cgroup",
+    "JobRequeue": "1",
+    "KillOnBadExit": "0",
+    "Licenses": "(null)",
+    "MessageTimeout": "10 sec",
+    "MpiDefault": "none",
+    "PluginDir": "(null)",
+    "PreemptMode": "OFF",
+    "PreemptType": "preempt/none",
+    "PriorityType": "priority/multifactor",
+    "PriorityWeightAge": "1",
+    "PriorityWeightAssoc": "0",
+    "PriorityWeightFairShare": "0",
+    "PriorityWeightJobSize": "0",
+    "PriorityWeightPartition": "0",
+    "PriorityWeightQOS": "0",
+    "PriorityWeightTRES": "(null)",
+    "PrivateData": "none",
+    "ProctrackType": "proctrack/cgroup",
+    "Prolog": "(null)",
+    "ReturnToService": "2",
+    "SchedulerParameters": "(null)",
+    "SchedulerType": "sched/backfill",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CPU_MEMORY",
+    "TaskPlugin": "task/cgroup",
+    "TmpFS": "/tmp",
+    "TopologyPlugin": "topology/flat",
+    "TrackWCKey": "No",
+    "TreeWidth": "0",
+    "WaitTime": "0 sec",
+}
+
+
+def entries(
+    state: ClusterState, facts: Mapping[str, str], visibility: str, timeout_secs: int
+) -> dict[str, str]:
+    """Key -> value in alphabetical order, whatever the case.
+
+    Args:
+        facts: what only the process knows (`SLURM_CONF`, `BOOT_TIME`, ...).
+    """
+    settings = state.settings
+    gres = sorted({item.name for node in state.nodes.values() for item in node.gres})
+    own = {
+        "ClusterName": settings.cluster_name,
+        "EnforcePartLimits": settings.enforce_part_limits,
+        "FirstJobId": str(settings.first_job_id),
+        "GresTypes": ",".join(gres) or "(null)",
+        "InactiveLimit": "0 sec",
+        "KillWait": f"{settings.kill_wait} sec",
+        "MaxArraySize": str(settings.max_array_size),
+        "MaxJobCount": str(settings.max_job_count),
+        "MinJobAge": f"{settings.retention} sec",
+        "NEXT_JOB_ID": str(max(state.next_job_id, settings.first_job_id)),
+        "OverTimeLimit": "0 min",
+        "PrivateData": "none" if visibility == "full" else "jobs",
+        "SlurmdTimeout": f"{timeout_secs} sec",
+        "SlurmctldTimeout": "120 sec",
+        "SLURM_VERSION": __version__,
+    }
+    merged = {**_CONSTANT, **own, **facts}
+    return dict(sorted(merged.items(), key=lambda pair: pair[0].lower()))
+
+
+class ClusterInfo:
+    """GetConfig and Ping."""
+
+    site: Site
+
+    async def GetConfig(self, request: pb.GetConfigRequest, context: Any) -> pb.GetConfigResponse:
+        site = self.site
+        found = entries(
+            site.ledger.state, site.facts, site.settings.visibility, site.settings.heartbeat_timeout_secs
+        )
+        return pb.GetConfigResponse(
+            entries=[pb.ConfigEntry(key=key, value=value) for key, value in found.items()],
+            server_time=site.clock(),
+        )
+
+    async def Ping(self, request: pb.PingRequest, context: Any) -> pb.PingResponse:
+        return pb.PingResponse(
+            hostname=socket.gethostname(),
+            server_time=self.site.clock(),
+            version=__version__,
+            cluster_name=self.site.ledger.state.settings.cluster_name,
+            role="primary",
+        )

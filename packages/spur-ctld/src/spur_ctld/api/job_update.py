@@ -1,0 +1,129 @@
+"""From an UpdateJob request to the operation that does it.  Pure."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from spur_core.errors import RequestError
+from spur_core.grammar import dependency, features, hostlist
+from spur_ctld import submit
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.ops import Hold, Target, Update, Who
+from spur_ctld.state.records import UNLIMITED, Partition
+from spur_proto import controller_pb2 as pb
+
+Make = Callable[[tuple[Target, ...]], "Update | Hold"]
+
+_HOLDS: Final = {
+    pb.HOLD_ACTION_HOLD: "hold",
+    pb.HOLD_ACTION_USER_HOLD: "uhold",
+    pb.HOLD_ACTION_RELEASE: "release",
+}
+#: Wire field -> field of the request, where the value goes over as it is.
+_PLAIN: Final = {
+    "account": "account",
+    "qos": "qos",
+    "comment": "comment",
+    "name": "name",
+    "nice": "nice",
+    "min_nodes": "min_nodes",
+    "max_nodes": "max_nodes",
+    "cpus_per_task": "cpus_per_task",
+    "requeue": "requeue",
+    "stdout_path": "stdout",
+    "stderr_path": "stderr",
+    "work_dir": "work_dir",
+}
+_POSITIVE: Final = {
+    "min_nodes": "Node count specification invalid",
+    "max_nodes": "Node count specification invalid",
+    "num_tasks": "Task count specification invalid",
+    "cpus_per_task": "CPU count specification invalid",
+}
+
+
+def operation(
+    request: pb.UpdateJobRequest,
+    partitions: Mapping[str, Partition],
+    state: ClusterState,
+    now: float,
+    who: Who,
+) -> Make:
+    """What makes the operation once the targets are known.
+
+    Raises:
+        RequestError: a value that cannot be, by name; or nothing to change.
+    """
+    if request.hold:
+        mode = _HOLDS.get(request.hold)
+        if mode is None:
+            raise RequestError(f"hold: {request.hold} is not an action")
+        held = mode
+        return lambda targets: Hold(at=now, targets=targets, who=who, mode=held)
+    changes = field_changes(request, partitions, state)
+    priority = request.priority if request.HasField("priority") else None
+    throttle = request.array_throttle if request.HasField("array_throttle") else None
+    delta = request.time_limit_delta_secs if request.HasField("time_limit_delta_secs") else None
+    if not changes and priority is None and throttle is None and delta is None:
+        raise RequestError("No changes specified")
+    encoded = {name: msgspec.msgpack.encode(value) for name, value in changes.items()}
+    return lambda targets: Update(
+        at=now,
+        targets=targets,
+        who=who,
+        changes=encoded,
+        priority=priority,
+        array_throttle=throttle,
+        time_limit_delta=delta,
+    )
+
+
+def field_changes(
+    request: pb.UpdateJobRequest, partitions: Mapping[str, Partition], state: ClusterState
+) -> dict[str, Any]:
+    """New values by the names of `Request`."""
+    changes: dict[str, Any] = {}
+    for name, text in _POSITIVE.items():
+        if request.HasField(name) and getattr(request, name) == 0:  # type: ignore[arg-type]
+            raise RequestError(text)
+    for wire, own in _PLAIN.items():
+        if request.HasField(wire):  # type: ignore[arg-type]
+            changes[own] = getattr(request, wire)
+    if changes.get("work_dir") and not changes["work_dir"].startswith("/"):
+        raise RequestError("work_dir: must be an absolute path")
+    low, high = changes.get("min_nodes"), changes.get("max_nodes")
+    if low is not None and high is None:
+        changes["max_nodes"] = low
+    elif low is not None and high is not None and high < low:
+        raise RequestError("Node count specification invalid")
+    if request.HasField("num_tasks"):
+        changes |= {"num_tasks": request.num_tasks, "tasks_given": True}
+    if request.HasField("cpus_per_task"):
+        changes["cpus_per_task_given"] = True
+    if request.HasField("partition"):
+        changes["partitions"] = [p.name for p in submit.requested_partitions(request.partition, partitions)]
+    if request.HasField("time_limit_secs"):
+        changes["time_limit"] = request.time_limit_secs or UNLIMITED
+    if request.HasField("dependency"):
+        text = "" if request.dependency.lower() in ("", "(null)", "0") else request.dependency
+        dependency.parse(text)
+        changes["dependency"] = text
+    if request.HasField("begin_at"):
+        changes["begin_at"] = request.begin_at or None
+    if request.HasField("memory_per_node_mb"):
+        changes |= {"memory_per_node_mb": request.memory_per_node_mb, "memory_per_cpu_mb": None}
+    if request.HasField("memory_per_cpu_mb"):
+        changes |= {"memory_per_cpu_mb": request.memory_per_cpu_mb, "memory_per_node_mb": None}
+    for wire, own in (("req_nodelist", "nodelist"), ("exc_nodelist", "exclude")):
+        if request.HasField(wire):  # type: ignore[arg-type]
+            names = list(dict.fromkeys(hostlist.expand(getattr(request, wire))))
+            if any(name not in state.nodes for name in names):
+                raise RequestError("Invalid node name specified")
+            changes[own] = names
+    if request.HasField("constraint"):
+        features.parse(request.constraint)
+        changes["constraint"] = request.constraint
+    if request.HasField("gres"):
+        changes["gres"] = submit.parse_gres_list([request.gres] if request.gres else [], state.nodes)
+    return changes

@@ -1,0 +1,169 @@
+"""Looking at jobs: listing with filters, and watching one."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from typing import Any, Final
+
+from spur_core.errors import NoSuchJob
+from spur_core.grammar.array import IndexSet
+from spur_core.grammar.hostlist import expand
+from spur_core.states import TERMINAL_STATES
+from spur_ctld.api import parse
+from spur_ctld.api.job_view import dependency_left, job_message, redact
+from spur_ctld.dispatch.nodes import node_address
+from spur_ctld.site import Site
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.dependencies import lookup_for
+from spur_ctld.state.ops import Target
+from spur_ctld.state.records import Job
+from spur_proto import common_pb2
+from spur_proto import controller_pb2 as pb
+
+#: Records of one answer at most.
+PAGE: Final = 20_000
+#: Watchers look again after this long even when they heard nothing.
+_WATCH_AGAIN_SECS: Final = 60.0
+
+Keep = Callable[[Job], bool]
+
+
+class JobsRead:
+    """GetJobs and WatchJob."""
+
+    site: Site
+
+    async def GetJobs(self, request: pb.GetJobsRequest, context: Any) -> pb.GetJobsResponse:
+        state = self.site.ledger.state
+        now = self.site.clock()
+        keep = filters(request)
+        after = parse.page_token(request.page_token)
+        most = min(request.page_size or PAGE, PAGE)
+        response = pb.GetJobsResponse(server_time=now)
+        wanted = [parse.target(message) for message in request.jobs]
+        for job in named(state, wanted) if wanted else in_order(state.jobs.values()):
+            if job.job_id <= after or not keep(job):
+                continue
+            if len(response.jobs) == most:
+                response.next_page_token = str(response.jobs[-1].job_id)
+                break
+            message = self.shown(job, now, detail=request.detail)
+            if message is not None:
+                response.jobs.append(message)
+        return response
+
+    async def WatchJob(
+        self, request: pb.WatchJobRequest, context: Any
+    ) -> AsyncIterator[pb.WatchJobResponse]:
+        seen: Job | None = None
+        while True:
+            job = self.site.ledger.state.jobs.get(request.job_id)
+            if job is None:
+                if seen is None:
+                    raise NoSuchJob(request.job_id)
+                return
+            if job is not seen:
+                message = self.shown(job, self.site.clock(), detail=True)
+                if message is None:
+                    raise NoSuchJob(request.job_id)
+                seen = job
+                yield pb.WatchJobResponse(job=message, nodes=self._addresses(job))
+                if job.state in TERMINAL_STATES:
+                    return
+                continue
+            await self.site.ledger.job_changed(request.job_id, _WATCH_AGAIN_SECS)
+
+    def shown(self, job: Job, now: float, *, detail: bool) -> common_pb2.JobInfo | None:
+        """The record as the present caller may see it; None when not at all."""
+        visible = self.site.may_see(job)
+        if not visible and self.site.settings.visibility == "owner_only":
+            return None
+        left = ""
+        if job.request.dependency:
+            left = dependency_left(job, lookup_for(self.site.ledger.state, job), now)
+        message = job_message(job, now, dependency_text=left, detail=detail)
+        if not visible:
+            redact(message)
+        return message
+
+    def _addresses(self, job: Job) -> list[pb.NodeAddress]:
+        nodes = self.site.ledger.state.nodes
+        return [
+            pb.NodeAddress(
+                node=part.node, address=node_address(nodes[part.node]) if part.node in nodes else ""
+            )
+            for part in job.slices
+        ]
+
+
+def in_order(jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: job.job_id)
+
+
+def named(state: ClusterState, targets: Collection[Target]) -> list[Job]:
+    """The records that any of the targets means, by id."""
+    found: dict[int, Job] = {}
+    for target in targets:
+        members = state.array_members(target.job_id)
+        own = state.jobs.get(target.job_id)
+        if target.tasks is None:
+            # The raw id of a task that kept the array's id names the whole array, as in Slurm.
+            for job in members or ([own] if own is not None else []):
+                found[job.job_id] = job
+            continue
+        wanted = IndexSet(target.tasks)
+        for job in members:
+            pending = IndexSet(job.array_pending)
+            if job.array_task_id in wanted or any(index in wanted for index in pending):
+                found[job.job_id] = job
+    return in_order(found.values())
+
+
+def filters(request: pb.GetJobsRequest) -> Keep:
+    """All filters of a request as one test; an empty filter holds for every job.
+
+    Raises:
+        RequestError: a state number that is none.
+        GrammarError: a node filter that is no hostlist.
+    """
+    tests: list[Keep] = []
+    states = parse.job_states(request.states)
+    if states:
+        tests.append(lambda job: job.state in states)
+    for values, of in (
+        (frozenset(request.users), _users),
+        (frozenset(request.accounts), _accounts),
+        (frozenset(request.names), _names),
+        (frozenset(request.qos), _qos),
+        (frozenset(request.partitions), _partitions),
+        (frozenset(node for text in request.nodes for node in expand(text)), _nodes),
+    ):
+        if values:
+            tests.append(_meets(values, of))
+    return lambda job: all(test(job) for test in tests)
+
+
+def _meets(values: frozenset[str], of: Callable[[Job], Iterable[str]]) -> Keep:
+    return lambda job: any(value in values for value in of(job))
+
+
+def _users(job: Job) -> Iterable[str]:
+    return (job.request.user, str(job.request.uid))
+
+
+def _accounts(job: Job) -> Iterable[str]:
+    return (job.request.account,)
+
+
+def _names(job: Job) -> Iterable[str]:
+    return (job.request.name,)
+
+
+def _qos(job: Job) -> Iterable[str]:
+    return (job.request.qos,)
+
+
+def _partitions(job: Job) -> Iterable[str]:
+    return (job.partition,) if job.partition else job.request.partitions
+
+
+def _nodes(job: Job) -> Iterable[str]:
+    return (part.node for part in job.slices)

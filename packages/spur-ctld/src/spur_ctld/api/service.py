@@ -1,0 +1,27 @@
+"""The SlurmController service: its handlers side by side."""
+
+import asyncio
+
+from spur_ctld.api.agent_calls import AgentCalls
+from spur_ctld.api.cluster_info import ClusterInfo
+from spur_ctld.api.jobs_read import JobsRead
+from spur_ctld.api.jobs_write import JobsWrite
+from spur_ctld.api.nodes import Nodes
+from spur_ctld.site import Site
+from spur_proto import controller_pb2_grpc
+
+
+class ControllerService(
+    JobsRead, JobsWrite, Nodes, ClusterInfo, AgentCalls, controller_pb2_grpc.SlurmControllerServicer
+):
+    """Thin: parse the request, commit an operation or read the state, answer."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Drop what still runs behind answered calls."""
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)

@@ -1,0 +1,195 @@
+"""The event-driven scheduling loop.
+
+Whatever may let a job start wakes it: a submission, a release, freed room, a node, the end of a job that
+others depend on, a begin time.  Wake-ups that come together are one pass.  A pass reads a snapshot, asks
+the pure scheduler, records every placement at once and then sees the outcome; reasons are written only
+when they changed.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from spur_core.errors import SpurError
+from spur_core.states import JobState
+from spur_ctld.scheduling.snapshot import SnapshotBuilder, slices_of
+from spur_ctld.site import Site
+from spur_ctld.state import ops
+from spur_ctld.state.events import (
+    ConfigChanged,
+    Event,
+    JobChanged,
+    JobEnded,
+    JobQueued,
+    NodeChanged,
+    RoomFreed,
+)
+from spur_ctld.timers import due
+from spur_sched.api import Placement, Plan
+from spur_sched.plan import plan
+
+log = logging.getLogger(__name__)
+
+#: A pass may take this long before it hands over what it has, in seconds.
+BUDGET_SECS: Final = 2.0
+#: From this many queued jobs times nodes on the plan is made in a thread, so that the loop stays free.
+THREAD_FROM: Final = 2_000
+#: Without any event the queue is looked at again after this long.
+_LOOK_AGAIN_SECS: Final = 30.0
+_WAKING: Final = (JobQueued, RoomFreed, NodeChanged, ConfigChanged, JobEnded)
+#: Longest pause after a pass: a flood of events shall not keep the loop busy with passes only.
+_MOST_PAUSE_SECS: Final = 0.1
+
+
+class SchedulerLoop:
+    """One task that runs passes."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._builder = SnapshotBuilder(site)
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: A queued job waits for another one to start (`after:`).
+        self._starts_matter = False
+        #: For metrics and tests.
+        self.passes = 0
+        self.last_secs = 0.0
+
+    async def start(self) -> None:
+        self._site.ledger.subscribe(self._on_events)
+        self._wanted.set()
+        self._task = asyncio.create_task(self._run(), name="scheduler")
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def wake(self) -> None:
+        """Something changed that events do not tell."""
+        self._wanted.set()
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        if self._wanted.is_set():
+            return
+        for event in events:
+            if isinstance(event, _WAKING):
+                self._wanted.set()
+                return
+            if self._starts_matter and isinstance(event, JobChanged):
+                job = self._site.ledger.state.jobs.get(event.job_id)
+                if job is not None and job.state is JobState.RUNNING:
+                    self._wanted.set()
+                    return
+
+    async def _run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            began = time.perf_counter()
+            try:
+                await self._pass()
+            except SpurError as error:
+                log.warning("schedule_retry error=%r", error.text)
+                self._wake_in(1.0)
+            self.last_secs = time.perf_counter() - began
+            self.passes += 1
+            if self._wanted.is_set():
+                await asyncio.sleep(min(self.last_secs / 2, _MOST_PAUSE_SECS))
+
+    async def _pass(self) -> None:
+        site = self._site
+        now = site.clock()
+        cooling = site.memory.cooling(site.monotonic())
+        snapshot = self._builder.build(now, cooling)
+        self._starts_matter = snapshot.starts_matter
+        if snapshot.pending():
+            if len(snapshot.pending()) + len(snapshot.nodes()) >= THREAD_FROM:
+                found = await asyncio.to_thread(plan, snapshot, now, BUDGET_SECS)
+            else:
+                found = plan(snapshot, now, BUDGET_SECS)
+        else:
+            found = Plan((), ())
+        results = await asyncio.gather(
+            *(self._dispatch(placement, now) for placement in found.placements),
+            self._explain(found, snapshot.gated, snapshot.never, now),
+        )
+        if not found.complete or not all(results):
+            self._wake_in(0.0 if all(results) else 0.2)
+        self._arm(now)
+
+    async def _dispatch(self, placement: Placement, now: float) -> bool:
+        """Record one placement; the launch follows from the record.  False: the state had moved on."""
+        job = self._site.ledger.state.jobs.get(placement.job_id)
+        if job is None or job.state is not JobState.PENDING:
+            return False
+        op = ops.DispatchBegin(
+            at=now,
+            job_id=placement.job_id,
+            attempt=job.run_attempt + 1,
+            partition=placement.partition,
+            slices=slices_of(placement),
+            task=placement.task,
+        )
+        try:
+            await self._site.ledger.commit(op)
+        except SpurError as error:
+            log.info("dispatch_refused job=%d error=%r", placement.job_id, error.text)
+            return False
+        return True
+
+    async def _explain(
+        self,
+        found: Plan,
+        gated: Sequence[tuple[int, str, str]],
+        never: Sequence[int],
+        now: float,
+    ) -> bool:
+        """Write down why jobs wait, where that changed."""
+        jobs = self._site.ledger.state.jobs
+        changed = []
+        for job_id, reason, desc in (*gated, *found.waiting):
+            job = jobs.get(job_id)
+            if job is not None and (job.reason, job.desc) != (reason, desc):
+                changed.append((job_id, reason, desc))
+        if changed or never:
+            try:
+                await self._site.ledger.commit(
+                    ops.PendingReasons(at=now, reasons=tuple(changed), cancel=tuple(never))
+                )
+            except SpurError as error:
+                log.info("reasons_refused error=%r", error.text)
+                return False
+        return True
+
+    def _arm(self, now: float) -> None:
+        """Look again when a begin time or the end of a cool-down comes."""
+        state = self._site.ledger.state
+        if not state.pending:
+            if self._timer is not None:
+                self._timer.cancel()
+            return
+        waits = [_LOOK_AGAIN_SECS]
+        if self._starts_matter:
+            waits.append(float(state.settings.scheduler_interval))
+        begin = due.next_begin((state.jobs[job_id] for job_id in state.pending), now)
+        if begin is not None:
+            waits.append(begin - now)
+        warm = self._site.memory.next_warm()
+        if warm is not None:
+            waits.append(warm - self._site.monotonic())
+        self._wake_in(max(0.0, min(waits)))
+
+    def _wake_in(self, secs: float) -> None:
+        loop = asyncio.get_running_loop()
+        due_at = loop.time() + secs
+        if self._timer is not None and not self._timer.cancelled() and self._timer.when() > loop.time():
+            if self._timer.when() <= due_at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(secs, self.wake)
