@@ -1,0 +1,82 @@
+"""Drive one job through a supervisor with spur_proto_lite alone: `drive_supervisor.py ORDERS`.
+
+ORDERS is JSON: `state` (an empty folder), `program` (path of spurstepd), `user`.  Prints JSON: the exit and
+the status the supervisor ended with.  Not a test module: it runs in an environment that has no pytest.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from spur_core.errors import Unreachable
+from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_proto_lite.client import ControlClient
+from spur_proto_lite.launch_spec import LaunchSpec
+
+PATIENCE = 30.0
+
+
+def prepare(state: str, rid: RuntimeId, user: str) -> str:
+    """What an agent leaves on disk before it asks for a supervisor."""
+    folder = state
+    for name in ("runtime", "sessions", rid.dirname()):
+        folder = os.path.join(folder, name)
+        os.mkdir(folder, 0o700)
+    spec = LaunchSpec(
+        rid=rid,
+        node="n1",
+        job_name="hello",
+        script='#!/bin/sh\necho "hello from $SLURM_JOB_ID"\nexit 3\n',
+        env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": str(rid.job_id)},
+        work_dir=state,
+        stdout_pattern="result.txt",
+        uid=os.getuid(),
+        gid=os.getgid(),
+        user=user,
+        allow_root_jobs=True,
+        cgroup_root="none",
+    )
+    fd = os.open(os.path.join(folder, "launch.json"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "wb") as out:
+        out.write(spec.encode())
+    return folder
+
+
+def connect(session: str, rid: RuntimeId, child: "subprocess.Popen[bytes]") -> ControlClient:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ControlClient(session, rid)
+        except Unreachable:
+            if child.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"no supervisor: status {child.poll()}")
+            time.sleep(0.01)
+
+
+def main() -> None:
+    orders = json.loads(sys.argv[1])
+    rid = RuntimeId(7, 1, STEP_BATCH)
+    session = prepare(orders["state"], rid, orders["user"])
+    child = subprocess.Popen([orders["program"], "--session", session], start_new_session=True)
+    try:
+        with connect(session, rid, child) as client:
+            client.hello()
+            client.start()
+            told = client.wait(PATIENCE)
+            assert told.exit is not None, "no exit in time"
+            client.ack(told.exit_seq)
+        status = child.wait(PATIENCE)
+    finally:
+        if child.poll() is None:
+            child.kill()
+    print(
+        json.dumps(
+            {"exit": {"code": told.exit.code, "signal": told.exit.signal}, "supervisor_status": status}
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
