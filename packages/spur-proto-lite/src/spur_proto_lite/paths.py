@@ -26,7 +26,7 @@ ENVIRON_NAME = "SPUR_STEPD_STATE_DIR"
 
 def resolve_state_dir(flag: str | None, environ: Mapping[str, str], configured: str | None) -> str:
     """`--state-dir`, else `SPUR_STEPD_STATE_DIR`, else the configuration's, else the default; absolute."""
-    return os.path.abspath(flag or environ.get(ENVIRON_NAME) or configured or DEFAULT_STATE_DIR)  # noqa: PTH100
+    return os.path.abspath(flag or environ.get(ENVIRON_NAME) or configured or DEFAULT_STATE_DIR)
 
 
 class StatePaths:
@@ -38,8 +38,8 @@ class StatePaths:
     @classmethod
     def of_session(cls, session_dir: str) -> StatePaths:
         """The state directory that `session_dir` (absolute) belongs to."""
-        sessions = os.path.dirname(session_dir.rstrip("/"))  # noqa: PTH120
-        return cls(os.path.dirname(os.path.dirname(sessions)))  # noqa: PTH120
+        sessions = os.path.dirname(session_dir.rstrip("/"))
+        return cls(os.path.dirname(os.path.dirname(sessions)))
 
     @property
     def runtime(self) -> str:
@@ -93,7 +93,7 @@ class SessionPaths:
         Raises:
             GrammarError: the name is not three decimal numbers.
         """
-        return RuntimeId.from_dirname(os.path.basename(self.dir))  # noqa: PTH119
+        return RuntimeId.from_dirname(os.path.basename(self.dir))
 
     @property
     def rid_or_none(self) -> RuntimeId | None:

@@ -55,7 +55,7 @@ def _decimal(text: str) -> bool:
 
 def segments(session_dir: str) -> list[Segment]:
     """Every segment in a session directory, in stream, rank and offset order."""
-    return sorted(found for name in os.listdir(session_dir) if (found := parse_segment(name)))  # noqa: PTH208
+    return sorted(found for name in os.listdir(session_dir) if (found := parse_segment(name)))
 
 
 def read_from(

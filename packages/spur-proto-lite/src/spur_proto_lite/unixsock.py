@@ -19,7 +19,7 @@ _UCRED = struct.Struct("3i")
 
 
 def _open_dir(path: str) -> int:
-    return os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: PTH120
+    return os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _through(directory: int, name: str) -> str:
@@ -37,7 +37,7 @@ def connect(path: str, timeout: float | None = None) -> int:
         sock.settimeout(timeout)
         directory = _open_dir(path)
         try:
-            sock.connect(_through(directory, os.path.basename(path)))  # noqa: PTH119
+            sock.connect(_through(directory, os.path.basename(path)))
         finally:
             os.close(directory)
         sock.settimeout(None)
@@ -56,7 +56,7 @@ def bind(path: str, mode: int = 0o600, backlog: int = 64) -> int:
     Raises:
         OSError: the directory is missing or may not be written.
     """
-    name = os.path.basename(path)  # noqa: PTH119
+    name = os.path.basename(path)
     temporary = f".new-{name}"
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -67,7 +67,7 @@ def bind(path: str, mode: int = 0o600, backlog: int = 64) -> int:
             except FileNotFoundError:
                 pass
             sock.bind(_through(directory, temporary))
-            os.chmod(_through(directory, temporary), mode)  # noqa: PTH101
+            os.chmod(_through(directory, temporary), mode)
             sock.listen(backlog)
             os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         finally:

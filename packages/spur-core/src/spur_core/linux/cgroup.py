@@ -1,0 +1,453 @@
+"""Groups of one step: made with limits, joined, signalled, frozen, killed, removed.
+
+A step's groups are a tuple of directories, the v2 one first if there is one; it is what the descriptor
+keeps, so every function below takes just that.  Membership is the same in all of them; the v2 directory
+is asked for processes, and freezes and kills.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+from collections import namedtuple
+from typing import TYPE_CHECKING
+
+from spur_core.linux.cgroup_layout import LIMITING, Root
+
+if TYPE_CHECKING:
+    from typing import NamedTuple
+
+    class Limits(NamedTuple):
+        """0 or empty = not limited."""
+
+        memory_mb: int = 0
+        #: Whole CPUs of the quota.
+        cpus: int = 0
+        cpu_ids: tuple[int, ...] = ()
+        #: Swap beside the memory, MiB.
+        swap_mb: int = 0
+else:
+    Limits = namedtuple("Limits", ("memory_mb", "cpus", "cpu_ids", "swap_mb"), defaults=(0, 0, (), 0))
+
+_PERIOD_US = 100_000
+_MIB = 1 << 20
+_MIN_PIDS = 1024
+_PIDS_PER_CPU = 256
+
+
+def pids_limit(cpus: int) -> int:
+    """How many processes and threads a step of `cpus` CPUs may have."""
+    return max(_PIDS_PER_CPU * cpus, _MIN_PIDS)
+
+
+def create_step(
+    root: Root, job_name: str, step_name: str, job: Limits, step: Limits
+) -> tuple[tuple[str, ...], list[str]]:
+    """Make `JOB/STEP` below the root of every hierarchy and set the limits.
+
+    The job's own limits are set by whichever step makes the job's group first.
+
+    Returns:
+        (the step's directories, warnings about limits that could not be set)
+
+    Raises:
+        OSError: a group cannot be made, or the step's group is there already: it is never reused, since a
+            group that was killed once kills whoever is put into it.
+    """
+    warnings: list[str] = []
+    made: list[str] = []
+    places: list[tuple[str, tuple[str, ...]]] = []
+    if root.unified:
+        places.append((root.unified, tuple(c for c in LIMITING if c in root.unified_controllers)))
+    by_mount: dict[str, tuple[str, ...]] = {}
+    for controller, directory in root.v1.items():
+        by_mount[directory] = (*by_mount.get(directory, ()), controller)
+    places.extend(by_mount.items())
+    try:
+        for base, controllers in places:
+            unified = base == root.unified
+            directory = _make_nested(base, job_name, step_name, controllers, unified, job, warnings)
+            made.append(directory)
+            _limit(directory, controllers, unified, step, warnings)
+            if unified and "memory" in controllers:
+                _try_write(f"{directory}/memory.oom.group", "1", warnings)
+    except OSError:
+        remove(tuple(made))
+        raise
+    return tuple(made), warnings
+
+
+def _make_nested(
+    base: str,
+    job_name: str,
+    step_name: str,
+    controllers: tuple[str, ...],
+    unified: bool,
+    job: Limits,
+    warnings: list[str],
+) -> str:
+    """Make base, base/job and base/job/step, handing controllers down; another step may remove the job's
+    group between two calls, then it is made again."""
+    for _ in range(20):
+        _make_passing(base, controllers, unified, warnings)
+        parent = f"{base}/{job_name}"
+        if _make_passing(parent, controllers, unified, warnings):
+            _limit(parent, controllers, unified, job, warnings)
+        directory = f"{parent}/{step_name}"
+        try:
+            os.mkdir(directory)
+        except FileNotFoundError:
+            continue
+        _inherit_cpuset(directory, controllers, unified)
+        return directory
+    raise OSError(errno.ENOENT, "the job's group keeps vanishing", f"{base}/{job_name}")
+
+
+def _make_passing(directory: str, controllers: tuple[str, ...], unified: bool, warnings: list[str]) -> bool:
+    """Make a group that only holds groups; True when it was not there."""
+    if unified:
+        # Handed down from the parent one by one: a missing one must not take the others with it.
+        for controller in controllers:
+            _try_write(f"{os.path.dirname(directory)}/cgroup.subtree_control", f"+{controller}", warnings)
+    try:
+        os.mkdir(directory)
+    except FileExistsError:
+        made = False
+    else:
+        made = True
+        _inherit_cpuset(directory, controllers, unified)
+    if unified:
+        for controller in controllers:
+            _try_write(f"{directory}/cgroup.subtree_control", f"+{controller}", warnings)
+    return made
+
+
+def _inherit_cpuset(directory: str, controllers: tuple[str, ...], unified: bool) -> None:
+    """A new v1 cpuset is empty and takes nobody: give it its parent's, memory nodes first."""
+    if unified or "cpuset" not in controllers:
+        return
+    for name in ("cpuset.mems", "cpuset.cpus"):
+        if not _read(f"{directory}/{name}").strip():
+            _write(f"{directory}/{name}", _read(f"{os.path.dirname(directory)}/{name}").strip())
+
+
+def set_limits(dirs: tuple[str, ...], limits: Limits) -> list[str]:
+    """Change limits of a step's groups; returns warnings."""
+    warnings: list[str] = []
+    for directory in dirs:
+        unified = _is_unified(directory)
+        present = tuple(c for c in LIMITING if _has(directory, c, unified))
+        _limit(directory, present, unified, limits, warnings)
+    return warnings
+
+
+def _has(directory: str, controller: str, unified: bool) -> bool:
+    probe = {
+        "memory": "memory.max" if unified else "memory.limit_in_bytes",
+        "cpu": "cpu.max" if unified else "cpu.cfs_quota_us",
+        "cpuset": "cpuset.cpus",
+        "pids": "pids.max",
+    }
+    return os.access(f"{directory}/{probe[controller]}", os.F_OK)
+
+
+def _limit(
+    directory: str, controllers: tuple[str, ...], unified: bool, limits: Limits, warnings: list[str]
+) -> None:
+    if "memory" in controllers and limits.memory_mb:
+        memory, swap = limits.memory_mb * _MIB, limits.swap_mb * _MIB
+        if unified:
+            _try_write(f"{directory}/memory.max", str(memory), warnings)
+            if os.access(f"{directory}/memory.swap.max", os.F_OK):
+                _try_write(f"{directory}/memory.swap.max", str(swap), warnings)
+        else:
+            _limit_v1_memory(directory, memory, memory + swap, warnings)
+    if "cpu" in controllers and limits.cpus:
+        quota = limits.cpus * _PERIOD_US
+        if unified:
+            _try_write(f"{directory}/cpu.max", f"{quota} {_PERIOD_US}", warnings)
+        else:
+            _try_write(f"{directory}/cpu.cfs_period_us", str(_PERIOD_US), warnings)
+            _try_write(f"{directory}/cpu.cfs_quota_us", str(quota), warnings)
+    if "cpuset" in controllers and limits.cpu_ids:
+        _try_write(f"{directory}/cpuset.cpus", ",".join(map(str, limits.cpu_ids)), warnings)
+    if "pids" in controllers and limits.cpus:
+        _try_write(f"{directory}/pids.max", str(pids_limit(limits.cpus)), warnings)
+
+
+def _limit_v1_memory(directory: str, memory: int, with_swap: int, warnings: list[str]) -> None:
+    """Both v1 figures; the one with swap may never be the smaller, so the order depends on the direction."""
+    plain, swap = f"{directory}/memory.limit_in_bytes", f"{directory}/memory.memsw.limit_in_bytes"
+    has_swap = os.access(swap, os.F_OK)
+    raising = has_swap and int(_read(swap) or 0) < with_swap
+    if raising:
+        _try_write(swap, str(with_swap), warnings)
+    _try_write(plain, str(memory), warnings)
+    if has_swap and not raising:
+        _try_write(swap, str(with_swap), warnings)
+
+
+def join(dirs: tuple[str, ...]) -> None:
+    """Move the calling process in.  Children made before stay outside, so it joins before it execs.
+
+    Raises:
+        OSError: refused; it may be in some of the groups.
+    """
+    for directory in dirs:
+        _write(f"{directory}/cgroup.procs", "0")
+
+
+def join_supervisors(root: Root) -> None:
+    """Move the calling process into the group of supervisors (`stepd` below the root of each hierarchy).
+
+    It has no limits, and it is neither the agent's group nor a job's.
+
+    Raises:
+        OSError: refused.
+    """
+    warnings: list[str] = []
+    own = str(os.getpid())
+    for base in dict.fromkeys(filter(None, (root.unified, *root.v1.values()))):
+        unified = base == root.unified
+        controllers = tuple(c for c, directory in root.v1.items() if directory == base)
+        directory = f"{base}/stepd"
+        if own in _read(f"{directory}/cgroup.procs").split():
+            continue
+        _make_passing(base, controllers, unified, warnings)
+        try:
+            os.mkdir(directory)
+        except FileExistsError:
+            pass
+        else:
+            _inherit_cpuset(directory, controllers, unified)
+        _write(f"{directory}/cgroup.procs", "0")
+
+
+def _is_unified(directory: str) -> bool:
+    return os.access(f"{directory}/cgroup.events", os.F_OK)
+
+
+def _tracking(dirs: tuple[str, ...]) -> str | None:
+    """The directory that is asked for processes."""
+    for directory in dirs:
+        if _is_unified(directory):
+            return directory
+    for directory in dirs:
+        if os.access(f"{directory}/cgroup.procs", os.F_OK):
+            return directory
+    return None
+
+
+def procs(dirs: tuple[str, ...]) -> list[int]:
+    """Every process in the groups and the groups below them; empty when they are gone.
+
+    Raises:
+        OSError: the groups are there and cannot be read.
+    """
+    directory = _tracking(dirs)
+    if directory is None:
+        return []
+    found: list[int] = []
+    for at in _walk(directory):
+        try:
+            found.extend(map(int, _read_or_raise(f"{at}/cgroup.procs").split()))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno != errno.ENODEV:  # removed while it was read
+                raise
+    return found
+
+
+def is_populated(dirs: tuple[str, ...]) -> bool:
+    """Whether any process, zombies included, is still in the groups."""
+    directory = _tracking(dirs)
+    if directory is None:
+        return False
+    if _is_unified(directory):
+        return "populated 1" in _read(f"{directory}/cgroup.events")
+    return bool(procs(dirs))
+
+
+def freeze(dirs: tuple[str, ...], frozen: bool) -> bool:
+    """Freeze or thaw; False when there is no freezer here."""
+    for directory in dirs:
+        for name, values in (("cgroup.freeze", ("0", "1")), ("freezer.state", ("THAWED", "FROZEN"))):
+            path = f"{directory}/{name}"
+            if os.access(path, os.W_OK):
+                try:
+                    _write(path, values[frozen])
+                except OSError:
+                    continue
+                return True
+    return False
+
+
+def kill(dirs: tuple[str, ...]) -> bool:
+    """SIGKILL to everything in the groups at once; False when there is no group to be killed.
+
+    A group that was killed is not used again.
+    """
+    directory = _tracking(dirs)
+    if directory is None:
+        return False
+    if os.access(f"{directory}/cgroup.kill", os.W_OK):
+        try:
+            _write(f"{directory}/cgroup.kill", "1")
+        except OSError:
+            pass
+        else:
+            return True
+    frozen = freeze(dirs, True)
+    for pid in procs(dirs):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    if frozen:
+        freeze(dirs, False)
+    return True
+
+
+def wait_empty(dirs: tuple[str, ...], timeout: float) -> bool:
+    """Block until no process is left, at most `timeout` seconds; whether it came to that."""
+    deadline = time.monotonic() + timeout
+    directory = _tracking(dirs)
+    events = -1
+    if directory is not None and _is_unified(directory):
+        try:
+            events = os.open(f"{directory}/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return not is_populated(dirs)
+    try:
+        poller = select.poll()
+        if events >= 0:
+            poller.register(events, select.POLLPRI)
+        while is_populated(dirs):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            # v1 tells nobody when a group gets empty.
+            poller.poll(min(left, 1.0 if events >= 0 else 0.02) * 1000)
+        return True
+    finally:
+        if events >= 0:
+            os.close(events)
+
+
+def remove(dirs: tuple[str, ...]) -> list[str]:
+    """Remove the groups, the ones below them first, and the job's group when this was its last step.
+
+    Returns:
+        Directories that could not be removed: something is still in them; try again a little later.
+    """
+    left = []
+    for directory in dirs:
+        for at in reversed(_walk(directory)):
+            try:
+                os.rmdir(at)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                left.append(at)
+        parent = os.path.dirname(directory)
+        if directory not in left and os.path.basename(parent).startswith("job_"):
+            try:
+                os.rmdir(parent)
+            except OSError:
+                pass  # other steps are there
+    return left
+
+
+def oom_kills(dirs: tuple[str, ...]) -> int:
+    """How many processes of the groups the kernel has killed for want of memory."""
+    total = 0
+    for directory in dirs:
+        for name in ("memory.events", "memory.oom_control"):
+            for line in _read(f"{directory}/{name}").splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill":
+                    total += int(value)
+    return total
+
+
+def oom_control(dirs: tuple[str, ...]) -> str | None:
+    """The v1 directory whose `memory.oom_control` tells of a kill, None where v2 kills whole groups."""
+    for directory in dirs:
+        if os.access(f"{directory}/cgroup.event_control", os.W_OK) and os.access(
+            f"{directory}/memory.oom_control", os.R_OK
+        ):
+            return directory
+    return None
+
+
+def memory_bytes(dirs: tuple[str, ...]) -> int:
+    """Memory in use by the groups; 0 where nobody counts it."""
+    return _first_number(dirs, ("memory.current", "memory.usage_in_bytes"))
+
+
+def cpu_usec(dirs: tuple[str, ...]) -> int:
+    """CPU time used by the groups, microseconds; 0 where nobody counts it."""
+    for directory in dirs:
+        for line in _read(f"{directory}/cpu.stat").splitlines():
+            key, _, value = line.partition(" ")
+            if key == "usage_usec":
+                return int(value)
+    return 0
+
+
+def _first_number(dirs: tuple[str, ...], names: tuple[str, ...]) -> int:
+    for directory in dirs:
+        for name in names:
+            text = _read(f"{directory}/{name}").strip()
+            if text.isdigit():
+                return int(text)
+    return 0
+
+
+def _walk(directory: str) -> list[str]:
+    """The group and all groups below it, parents first."""
+    found = [directory]
+    for at in found:
+        try:
+            with os.scandir(at) as entries:
+                found.extend(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            continue
+    return found
+
+
+def _try_write(path: str, text: str, warnings: list[str]) -> None:
+    try:
+        _write(path, text)
+    except OSError as error:
+        warnings.append(f"{path}: {error.strerror}")
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _read_or_raise(path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = bytearray()
+        while part := os.read(fd, 1 << 16):
+            data += part
+        return data.decode()
+    finally:
+        os.close(fd)
+
+
+def _read(path: str) -> str:
+    try:
+        return _read_or_raise(path)
+    except OSError:
+        return ""
