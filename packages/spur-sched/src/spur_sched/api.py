@@ -36,7 +36,7 @@ class NodeView(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """A partition: `up` False for DOWN, DRAIN and INACTIVE."""
+    """A partition.  `state` decides: queued jobs start in UP and DRAIN (which only refuses new ones)."""
 
     name: str
     up: bool

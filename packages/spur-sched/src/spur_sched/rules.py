@@ -1,0 +1,118 @@
+"""What holds a job back before room is looked at: partitions, their limits, and which nodes can ever do."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from spur_core import reasons
+from spur_core.grammar import features
+from spur_core.grammar.hostlist import compress_sorted
+from spur_core.ids import INFINITE
+from spur_sched.api import JobView, NodeView, PartitionView
+from spur_sched.need import Need, tasks_that_fit, total_room
+from spur_sched.spread import Count, Offer, choose, with_features
+
+#: States of a partition whose queued jobs start; DRAIN only refuses new ones.
+STARTING: Final = frozenset({"UP", "DRAIN"})
+NODES_MISSING: Final = (
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+)
+
+
+class Why(NamedTuple):
+    """A reason token and a free text or ""."""
+
+    reason: str
+    desc: str = ""
+
+
+class Class(NamedTuple):
+    """Everything but numbers that decides which nodes may take part; equal ones share their lists."""
+
+    partition: str
+    nodelist: frozenset[str]
+    exclude: frozenset[str]
+    constraint: str
+
+
+def count_of(job: JobView, part: PartitionView) -> Count:
+    """Node and task counts of `job` under the partition's maximum."""
+    most = max(job.max_nodes, job.min_nodes)
+    if part.max_nodes is not None:
+        most = min(most, part.max_nodes)
+    return Count(
+        min_nodes=max(1, job.min_nodes, len(job.nodelist)),
+        max_nodes=max(most, len(job.nodelist)),
+        num_tasks=max(1, job.num_tasks),
+        tasks_given=job.tasks_given,
+        each=1 if job.tasks_given else job.tasks_per_node or 1,
+    )
+
+
+def limit_secs(job: JobView) -> int | None:
+    """The time limit, None when there is none."""
+    return None if job.time_limit is None or job.time_limit == INFINITE else job.time_limit
+
+
+def partition_gate(job: JobView, part: PartitionView | None) -> Why | None:
+    """Why nothing of this job may start in the partition, whatever is free."""
+    if part is None:
+        return Why(reasons.PARTITION_CONFIG)
+    if part.state.upper() not in STARTING:
+        down = part.state.upper() == "DOWN"
+        return Why(reasons.PARTITION_DOWN if down else reasons.PARTITION_INACTIVE)
+    least = max(1, job.min_nodes, len(job.nodelist))
+    if (part.max_nodes is not None and least > part.max_nodes) or max(job.max_nodes, least) < part.min_nodes:
+        return Why(reasons.PARTITION_NODE_LIMIT)
+    limit = limit_secs(job)
+    if part.max_time is not None and part.max_time != INFINITE and (limit is None or limit > part.max_time):
+        return Why(reasons.PARTITION_TIME_LIMIT)
+    if least > len(part.nodes):
+        return Why(reasons.PARTITION_NODE_LIMIT)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def constraint_trees(text: str) -> tuple[features.Node, ...]:
+    """The alternatives of a constraint, each to be satisfied by all nodes of the job."""
+    return tuple(features.alternatives(features.parse(text)))
+
+
+def usable(node: NodeView, wanted: Class, tree: features.Node) -> bool:
+    """Whether name and features allow the node; features of one that never registered are not known."""
+    if node.name in wanted.exclude:
+        return False
+    return not node.known or not wanted.constraint or features.matches(tree, node.features)
+
+
+def could_ever(need: Need, node: NodeView, each: int) -> bool:
+    """Whether the node, empty, holds at least `each` tasks; one that never registered is given the doubt."""
+    return not node.known or tasks_that_fit(need, node, total_room(node)) >= each
+
+
+def enough_nodes(
+    nodes: Sequence[NodeView],
+    need: Need,
+    count: Count,
+    required: frozenset[str],
+    wants: Sequence[tuple[str, int]],
+) -> bool:
+    """Whether these nodes, all empty, hold a job with all of `required` and enough of each feature."""
+    offers: list[Offer] = []
+    have: list[frozenset[str]] = []
+    for at, node in enumerate(nodes):
+        if not could_ever(need, node, count.each):
+            continue
+        tasks = tasks_that_fit(need, node, total_room(node)) if node.known else count.num_tasks
+        offers.append(Offer(at, tasks, node.name in required))
+        have.append(node.features)
+    if sum(offer.required for offer in offers) < len(required):
+        return False
+    marked = with_features(offers, have, wants)
+    return marked is not None and choose(count, marked) is not None
+
+
+def unavailable(names: Sequence[str]) -> Why:
+    """Named nodes are down, drained or silent."""
+    listed = compress_sorted(list(names))
+    return Why(reasons.REQ_NODE_NOT_AVAIL, f"{reasons.REQ_NODE_NOT_AVAIL}, UnavailableNodes:{listed}")

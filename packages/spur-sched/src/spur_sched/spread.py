@@ -1,0 +1,125 @@
+"""Which nodes a job gets and how its tasks lie on them, once it is known what each node holds.  Pure.
+
+Tasks are laid out in blocks: consecutive ranks share a node, the first nodes get the remainder.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Count(NamedTuple):
+    """How many nodes and tasks a job wants."""
+
+    min_nodes: int
+    max_nodes: int
+    num_tasks: int
+    #: False: one task a node, and as many nodes as there are up to `max_nodes`.
+    tasks_given: bool
+    #: Without a task count: tasks that every node gets.
+    each: int
+
+
+class Offer(NamedTuple):
+    """A node that may take part and how many tasks it holds (at least 1)."""
+
+    at: int
+    tasks: int
+    #: The job asked for this node by name.
+    required: bool = False
+
+
+def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | None:
+    """(node, tasks) in the order of `offers`, or None when they do not suffice.
+
+    All required offers are taken.  With a task count the fewest nodes that hold all tasks, but not fewer
+    than `min_nodes`; without one as many nodes as possible, but not more than `max_nodes`.
+    """
+    if len(offers) < count.min_nodes:
+        return None
+    if not count.tasks_given:
+        usable = [offer for offer in offers if offer.tasks >= count.each]
+        picked = _first(usable, count.max_nodes)
+        if len(picked) < count.min_nodes or _lost_required(offers, picked):
+            return None
+        return [(offer.at, count.each) for offer in picked]
+    most = min(count.max_nodes, count.num_tasks, len(offers))
+    least = max(count.min_nodes, sum(offer.required for offer in offers))
+    if least > most:
+        return None
+    picked = _first(offers, least)
+    if least == 1 and not any(offer.required for offer in offers):
+        picked = next(([offer] for offer in offers if offer.tasks >= count.num_tasks), picked)
+    if sum(offer.tasks for offer in picked) < count.num_tasks:
+        # The biggest first, as many as it takes; then back into the given order.
+        biggest = sorted(offers, key=lambda offer: (not offer.required, -offer.tasks, offer.at))
+        held = sum(offer.tasks for offer in biggest[:least])
+        size = least
+        while held < count.num_tasks and size < most:
+            held += biggest[size].tasks
+            size += 1
+        if held < count.num_tasks:
+            return None
+        chosen = {offer.at for offer in biggest[:size]}
+        picked = [offer for offer in offers if offer.at in chosen]
+    rule = _even if count.min_nodes > 1 else _fill
+    parts = rule([offer.tasks for offer in picked], count.num_tasks)
+    return [(offer.at, part) for offer, part in zip(picked, parts, strict=True)]
+
+
+def with_features(
+    offers: Sequence[Offer], have: Sequence[frozenset[str]], wants: Sequence[tuple[str, int]]
+) -> list[Offer] | None:
+    """The offers with enough of them marked as required that each (feature, nodes) of `wants` is met.
+
+    Args:
+        have: the features of each offer's node.
+    """
+    marked = list(offers)
+    for name, number in wants:
+        places = [place for place, names in enumerate(have) if name in names][:number]
+        if len(places) < number:
+            return None
+        for place in places:
+            marked[place] = marked[place]._replace(required=True)
+    return marked
+
+
+def _first(offers: Sequence[Offer], size: int) -> list[Offer]:
+    """The required ones and the first others, `size` in all, in order."""
+    required = [offer for offer in offers if offer.required]
+    if not required:
+        return list(offers[:size])
+    others = [offer for offer in offers if not offer.required][: max(0, size - len(required))]
+    chosen = {offer.at for offer in (*required, *others)}
+    return [offer for offer in offers if offer.at in chosen]
+
+
+def _lost_required(offers: Sequence[Offer], picked: Sequence[Offer]) -> bool:
+    return sum(offer.required for offer in offers) > sum(offer.required for offer in picked)
+
+
+def _even(room: list[int], tasks: int) -> list[int]:
+    """As equal as the nodes allow: one task to each in turn.  `-N2 -n7` is 4 and 3."""
+    parts = [0] * len(room)
+    left = tasks
+    open_nodes = [at for at, most in enumerate(room) if most > 0]
+    while left > 0 and open_nodes:
+        # A whole round at once, so that big jobs cost rounds and not tasks.
+        level = max(1, min(left // len(open_nodes), min(room[at] - parts[at] for at in open_nodes)))
+        for at in open_nodes:
+            part = min(level, left)
+            parts[at] += part
+            left -= part
+        open_nodes = [at for at in open_nodes if parts[at] < room[at]]
+    return parts
+
+
+def _fill(room: list[int], tasks: int) -> list[int]:
+    """Node after node, leaving at least one task for each later one."""
+    parts = []
+    left = tasks
+    for at, most in enumerate(room):
+        part = min(most, left - (len(room) - at - 1))
+        parts.append(part)
+        left -= part
+    return parts
