@@ -257,4 +257,4 @@ def _plenty(count: Count, nodes: int, tasks: int, last: int) -> bool:
         return nodes >= count.max_nodes
     if count.min_nodes == 1:
         return last >= count.num_tasks
-    return nodes >= count.min_nodes and tasks >= count.num_tasks
+    return count.min_nodes <= nodes <= count.max_nodes and tasks >= count.num_tasks
