@@ -9,12 +9,13 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 MARK = "SPUR_TEST_SESSION"
 #: What is still ending when the last test returns gets this long, in seconds.
-PATIENCE = 5.0
+PATIENCE = float(os.environ.get("SPUR_TEST_PATIENCE", "5"))
 _PATTERNS = ("spurtest_*", "spur/job_*", "spur/stepd/*.*.*")
 
 _state: dict[str, object] = {}
@@ -70,27 +71,47 @@ def _basetemp(config: pytest.Config) -> Path | None:
     return found if isinstance(found, Path) else None
 
 
+class _Process(NamedTuple):
+    """What /proc tells about one live process of ours."""
+
+    parent: int
+    command: str
+    marked: bool
+
+
 def processes(mark: str, folders: list[str]) -> dict[int, str]:
-    """pid -> command line of every live process of the session, this one and its parents left out."""
-    found = {}
-    skip = _ancestors()
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) in skip:
-            continue
-        base = Path(entry.path)
-        try:
-            state = (base / "stat").read_text().rpartition(")")[2].split()[0]
-            command = (base / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            environment = (base / "environ").read_bytes()
-            cwd = str((base / "cwd").readlink())
-        except OSError:  # gone meanwhile, or somebody else's
-            continue
-        if state in "ZX":
-            continue
-        ours = f"{MARK}={mark}".encode() in environment.split(b"\0")
-        if ours or any(f in command or (cwd + "/").startswith(f + "/") for f in folders):
-            found[int(entry.name)] = command or "(no command line)"
-    return found
+    """pid -> command line of every live process of the session, this one and its parents left out.
+
+    What a process of the session has started belongs to it too, whatever it did to its environment.
+    """
+    everything = {pid: found for pid in _pids() if (found := _look(pid, mark, folders)) is not None}
+    ours: set[int] = set()
+    wave = {pid for pid, p in everything.items() if p.marked}
+    while wave:
+        ours |= wave
+        wave = {pid for pid, p in everything.items() if p.parent in wave} - ours
+    return {pid: everything[pid].command for pid in sorted(ours)}
+
+
+def _pids() -> set[int]:
+    return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()} - _ancestors()
+
+
+def _look(pid: int, mark: str, folders: list[str]) -> _Process | None:
+    """One process; None when it is gone, a zombie, or somebody else's."""
+    base = Path("/proc", str(pid))
+    try:
+        state, parent = (base / "stat").read_text().rpartition(")")[2].split()[:2]
+        command = (base / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        environment = (base / "environ").read_bytes().split(b"\0")
+        cwd = str((base / "cwd").readlink())
+    except OSError:
+        return None
+    if state in "ZX":
+        return None
+    inside = any(folder in command or f"{cwd}/".startswith(f"{folder}/") for folder in folders)
+    marked = f"{MARK}={mark}".encode() in environment or inside
+    return _Process(int(parent), command or "(no command line)", marked)
 
 
 def _ancestors() -> set[int]:

@@ -1,4 +1,4 @@
-"""Types of the gRPC code generated from spur_proto/accounting.proto.  Written by tools/protoc_gen_grpc_python.py; do not edit."""
+"""Types of the gRPC code of spur_proto/accounting.proto.  Written by tools/protoc_gen_grpc_python.py; do not edit."""
 
 from collections.abc import AsyncIterator, Awaitable
 from typing import overload, type_check_only
