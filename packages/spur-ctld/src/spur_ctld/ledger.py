@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from spur_core.errors import StateError
 from spur_ctld.api.grpc_errors import Refused
-from spur_ctld.state import codec, invariants
+from spur_ctld.state import codec
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import Event, JobChanged
 from spur_ctld.state.ops import AnyOp, OpResult
@@ -84,6 +84,8 @@ class Ledger:
         for listener in self._listeners:
             listener(events)
         if self._paranoid and events:
+            from spur_ctld.state import invariants
+
             problems = invariants.check(self.state)
             if problems:
                 raise StateError("; ".join(problems))

@@ -39,9 +39,7 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The flags of design section 7 that this release has."""
     made = _Parser(prog="spurctld", description="The controller of a SPUR cluster.", allow_abbrev=False)
-    made.add_argument(
-        "-D", dest="foreground", action="store_true", help="stay in the foreground (always so)"
-    )
+    made.add_argument("-D", dest="foreground", action="store_true", help="stay in the foreground (always so)")
     made.add_argument(
         "-f", "--config", metavar="FILE", type=Path, help=f"configuration file (default {DEFAULT_CONFIG})"
     )

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from spur_auth.kinds import Identity
 from spur_auth.ownership import is_owner
@@ -15,6 +16,9 @@ from spur_ctld.settings import ShellSettings
 from spur_ctld.state.ops import Who
 from spur_ctld.state.records import Job
 from spur_ctld.users import UserDirectory, UserRecord
+
+if TYPE_CHECKING:
+    from spur_ctld.scheduling.snapshot import SnapshotBuilder
 
 
 @dataclass
@@ -34,6 +38,8 @@ class Site:
     facts: dict[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    #: Set once the site exists, for it reads the site.
+    builder: "SnapshotBuilder" = field(init=False)
 
     async def caller(self) -> tuple[UserRecord, bool]:
         """(account, whether an administrator) of the user behind the present call.

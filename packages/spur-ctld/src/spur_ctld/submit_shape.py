@@ -22,7 +22,7 @@ class Shape(NamedTuple):
 
 
 def _given(spec: pb.JobSpec, name: str) -> int | None:
-    return int(getattr(spec, name)) if spec.HasField(name) else None  # type: ignore[arg-type]
+    return int(getattr(spec, name)) if spec.HasField(name) else None
 
 
 def _positive(value: int | None, text: str) -> None:

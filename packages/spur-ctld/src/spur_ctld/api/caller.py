@@ -47,7 +47,8 @@ KINDS: Final[dict[str, frozenset[str]]] = {
 class GateRules(NamedTuple):
     """The `[auth]` settings that decide about a call.
 
-    `trust_claims`: callers without a token are believed on loopback (plugin none, or a mode that lets them in).
+    `trust_claims`: callers without a token are believed on loopback (plugin none, or a mode that lets them
+    in).
     """
 
     mode: str

@@ -43,7 +43,7 @@ _CONSTANT: Final = {
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_CPU_MEMORY",
     "TaskPlugin": "task/cgroup",
-    "TmpFS": "/tmp",
+    "TmpFS": "/tmp",  # noqa: S108  Slurm's default, shown and not used
     "TopologyPlugin": "topology/flat",
     "TrackWCKey": "No",
     "TreeWidth": "0",

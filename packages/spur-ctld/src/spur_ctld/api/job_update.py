@@ -85,10 +85,10 @@ def field_changes(
     """New values by the names of `Request`."""
     changes: dict[str, Any] = {}
     for name, text in _POSITIVE.items():
-        if request.HasField(name) and getattr(request, name) == 0:  # type: ignore[arg-type]
+        if request.HasField(name) and getattr(request, name) == 0:
             raise RequestError(text)
     for wire, own in _PLAIN.items():
-        if request.HasField(wire):  # type: ignore[arg-type]
+        if request.HasField(wire):
             changes[own] = getattr(request, wire)
     if changes.get("work_dir") and not changes["work_dir"].startswith("/"):
         raise RequestError("work_dir: must be an absolute path")
@@ -116,7 +116,7 @@ def field_changes(
     if request.HasField("memory_per_cpu_mb"):
         changes |= {"memory_per_cpu_mb": request.memory_per_cpu_mb, "memory_per_node_mb": None}
     for wire, own in (("req_nodelist", "nodelist"), ("exc_nodelist", "exclude")):
-        if request.HasField(wire):  # type: ignore[arg-type]
+        if request.HasField(wire):
             names = list(dict.fromkeys(hostlist.expand(getattr(request, wire))))
             if any(name not in state.nodes for name in names):
                 raise RequestError("Invalid node name specified")

@@ -114,7 +114,7 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         account=request.account,
         qos=request.qos,
         partition=job.partition or ",".join(request.partitions),
-        state=int(job.state),  # type: ignore[arg-type]
+        state=int(job.state),  # type: ignore[arg-type]  # enum numbers are equal
         reason=job.reason,
         state_desc=job.desc,
         priority=job.priority,
@@ -185,7 +185,7 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
 def redact(message: pb.JobInfo) -> None:
     """Blank what only the owner and administrators see."""
     for name in HIDDEN:
-        message.ClearField(name)  # type: ignore[arg-type]
+        message.ClearField(name)
 
 
 def dependency_left(job: Job, lookup: dependency.Lookup, now: float) -> str:

@@ -81,9 +81,7 @@ class JobsWrite:
             response.results.append(_result(message, refusal))
         return response
 
-    async def _cancel(
-        self, messages: Sequence[pb.JobTarget], who: ops.Who
-    ) -> "list[ops.Refusal | None]":
+    async def _cancel(self, messages: Sequence[pb.JobTarget], who: ops.Who) -> "list[ops.Refusal | None]":
         return await _apply_to(
             messages,
             lambda targets: self._targets(ops.Cancel(at=self.site.clock(), targets=targets, who=who)),
@@ -98,9 +96,7 @@ class JobsWrite:
         self, message: pb.JobTarget, request: pb.CancelJobRequest, who: ops.Who, signal: int | None
     ) -> "ops.Refusal | None":
         try:
-            await self._signal_jobs(
-                message, who, signal, full=request.full, batch_only=request.batch_only
-            )
+            await self._signal_jobs(message, who, signal, full=request.full, batch_only=request.batch_only)
         except SpurError as error:
             return ops.Refusal(error.code, error.text)
         return None
@@ -129,7 +125,7 @@ class JobsWrite:
             require_owner(job, who)
         if all(job.state in TERMINAL_STATES for job in jobs):
             raise Already("Job/step already completing or completed")
-        work = []
+        work: list[Any] = []
         for job in jobs:
             main = runtime_id(job).step_id
             if job.state not in ACTIVE_STATES or job.state is JobState.CONFIGURING:

@@ -78,13 +78,13 @@ class Nodes:
                 continue
             reason_user = user_name(node.reason_uid) if node.reason_uid is not None else "spur"
             response.nodes.append(
-                node_message(state, node, own, self.site.memory.loads.get(name), reason_user if node.reason else "")
+                node_message(
+                    state, node, own, self.site.memory.loads.get(name), reason_user if node.reason else ""
+                )
             )
         return response
 
-    async def GetPartitions(
-        self, request: pb.GetPartitionsRequest, context: Any
-    ) -> pb.GetPartitionsResponse:
+    async def GetPartitions(self, request: pb.GetPartitionsRequest, context: Any) -> pb.GetPartitionsResponse:
         partitions = self.site.catalog.partitions()
         if request.name and request.name not in partitions:
             raise NotFound("Invalid partition name specified")

@@ -165,9 +165,7 @@ class AgentPool:
             answer.started_at,
         )
 
-    async def end(
-        self, address: str, job_id: int, attempt: int, grace_secs: int, reason: str
-    ) -> bool:
+    async def end(self, address: str, job_id: int, attempt: int, grace_secs: int, reason: str) -> bool:
         """TERM, grace, KILL for every step of the attempt.  True: something of it is (still) there."""
         request = pb.AgentCancelJobRequest(grace_secs=grace_secs, reason=reason, term=self._term())
         request.rid.job_id, request.rid.run_attempt = job_id, attempt

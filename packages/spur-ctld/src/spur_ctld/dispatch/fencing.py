@@ -9,6 +9,7 @@ A node that cannot be reached is asked again for ever, unless the configuration 
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -72,7 +73,10 @@ class Fencer:
             if key not in self._running:
                 task = asyncio.create_task(self._fence(*key), name=f"fence-{key}")
                 self._running[key] = task
-                task.add_done_callback(lambda _, key=key: self._running.pop(key, None))
+                task.add_done_callback(functools.partial(self._done, key))
+
+    def _done(self, key: tuple[int, int, str], _: object) -> None:
+        self._running.pop(key, None)
 
     async def stop(self) -> None:
         """Stop asking; a later start goes on from the state."""
@@ -115,7 +119,9 @@ class Fencer:
                 log.info("fence_retry job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)
             except SpurError as error:
                 # Refused at apply: somebody else crossed the node off; the loop's condition ends it.
-                log.debug("fence_refused job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)
+                log.debug(
+                    "fence_refused job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text
+                )
             await self._ledger.job_changed(job_id, pause)
             pause = min(pause * 2, _LAST_PAUSE)
 
@@ -139,6 +145,8 @@ class Fencer:
     async def _confirm_quietly(self, job_id: int, attempt: int, node: str) -> None:
         log.warning("fence_unproven job=%d attempt=%d node=%s", job_id, attempt, node)
         try:
-            await self._ledger.commit(FenceConfirm(at=self._clock(), job_id=job_id, attempt=attempt, node=node))
+            await self._ledger.commit(
+                FenceConfirm(at=self._clock(), job_id=job_id, attempt=attempt, node=node)
+            )
         except SpurError as error:
             log.info("fence_refused job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)

@@ -14,7 +14,7 @@ from typing import Final
 
 from spur_core.errors import SpurError
 from spur_core.states import JobState
-from spur_ctld.scheduling.snapshot import SnapshotBuilder, slices_of
+from spur_ctld.scheduling.views import slices_of
 from spur_ctld.site import Site
 from spur_ctld.state import ops
 from spur_ctld.state.events import (
@@ -32,8 +32,6 @@ from spur_sched.plan import plan
 
 log = logging.getLogger(__name__)
 
-#: A pass may take this long before it hands over what it has, in seconds.
-BUDGET_SECS: Final = 2.0
 #: From this many queued jobs times nodes on the plan is made in a thread, so that the loop stays free.
 THREAD_FROM: Final = 2_000
 #: Without any event the queue is looked at again after this long.
@@ -48,7 +46,6 @@ class SchedulerLoop:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._builder = SnapshotBuilder(site)
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -106,13 +103,13 @@ class SchedulerLoop:
         site = self._site
         now = site.clock()
         cooling = site.memory.cooling(site.monotonic())
-        snapshot = self._builder.build(now, cooling)
+        snapshot = site.builder.build(now, cooling)
         self._starts_matter = snapshot.starts_matter
         if snapshot.pending():
             if len(snapshot.pending()) + len(snapshot.nodes()) >= THREAD_FROM:
-                found = await asyncio.to_thread(plan, snapshot, now, BUDGET_SECS)
+                found = await asyncio.to_thread(plan, snapshot, now)
             else:
-                found = plan(snapshot, now, BUDGET_SECS)
+                found = plan(snapshot, now)
         else:
             found = Plan((), ())
         results = await asyncio.gather(

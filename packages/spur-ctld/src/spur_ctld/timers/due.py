@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spur_core.states import TERMINAL_STATES, JobState, NodeAvail
 from spur_ctld.state.records import UNLIMITED, Job, Node, Partition
 
-#: An attempt over its limit whose processes outlive TERM, grace and KILL is fenced after this many more seconds.
+#: An attempt over its limit whose processes outlive TERM, grace and KILL is fenced this much later.
 KILL_SLACK_SECS = 15.0
 #: The least time an ended job stays in memory.
 MIN_RETENTION_SECS = 120

@@ -90,9 +90,7 @@ class Timers:
     async def _limits(self, now: float) -> float | None:
         site, state = self._site, self._site.ledger.state
         active = self._active()
-        over, next_over = due.unsignalled(
-            active, state.partitions, site.settings.over_time_limit_secs, now
-        )
+        over, next_over = due.unsignalled(active, state.partitions, site.settings.over_time_limit_secs, now)
         for job_id, attempt in over:
             log.info("time_limit job=%d attempt=%d", job_id, attempt)
             await self._try(ops.TimeLimitSignalled(at=now, job_id=job_id, attempt=attempt))
@@ -108,7 +106,9 @@ class Timers:
             if job is not None and job.time_signalled_at is not None:
                 await self._fence(job_id, attempt, JobState.TIMEOUT, reasons.TIME_LIMIT, "timeout", now)
             else:
-                await self._fence(job_id, attempt, JobState.NODE_FAIL, reasons.SYSTEM_FAILURE, "node_fail", now)
+                await self._fence(
+                    job_id, attempt, JobState.NODE_FAIL, reasons.SYSTEM_FAILURE, "node_fail", now
+                )
         return min((at for at in (next_over, next_kill, next_hang) if at is not None), default=None)
 
     async def _fence(
@@ -156,9 +156,7 @@ class Timers:
                 if job_id not in waiting
             ]
         if old or stale:
-            await self._try(
-                ops.Purge(at=now, job_ids=tuple(sorted(old)), answers_before=now - ANSWERS_SECS)
-            )
+            await self._try(ops.Purge(at=now, job_ids=tuple(sorted(old)), answers_before=now - ANSWERS_SECS))
 
     async def _try(self, op: ops.AnyOp) -> None:
         try:

@@ -1,0 +1,156 @@
+"""The program spurctld: flags, configuration, signals, readiness, exit codes."""
+
+import os
+
+# Before the first import of grpc: its fork handlers must never run in this process.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from spur_core.errors import ConfigError, SpurError
+from spur_ctld import __version__, logs, options
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED = 1
+
+
+def _complain(problems: Sequence[str]) -> None:
+    for problem in problems:
+        sys.stderr.write(f"spurctld: error: {problem}\n")
+    sys.stderr.flush()
+
+
+def _problems(error: SpurError) -> list[str]:
+    return error.problems if isinstance(error, ConfigError) else [error.text]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the controller until SIGTERM or SIGINT; returns the exit code."""
+    try:
+        return _main(options.parse(sys.argv[1:] if argv is None else argv))
+    except SpurError as error:
+        _complain(_problems(error))
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _main(opts: options.Options) -> int:
+    from spur_core.config.loader import ConfigMissing, default_config, load_config
+
+    path = opts.config or options.DEFAULT_CONFIG
+    try:
+        config = load_config(path)
+    except ConfigMissing:
+        # Only the default path may be missing: a file that was named must be there.
+        if opts.config is not None:
+            raise
+        config = default_config()
+    logs.set_up(opts.log_level or config.logging.level, config.logging.format)
+    if opts.check_config:
+        _check(config, opts)
+        sys.stdout.write(f"{path}: ok\n")
+        return 0
+    listen = opts.listen or config.controller.listen_addr
+    state_dir = opts.state_dir or Path(config.controller.state_dir)
+    from spur_core.config.address import split_address
+
+    split_address(listen)
+    from spur_ctld.controller import Controller
+
+    controller = Controller(
+        config,
+        state_dir,
+        listen,
+        fatal=_fatal,
+        paranoid=opts.paranoid,
+        facts=_facts(config.auth.plugin, path, state_dir, listen),
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(_serve(controller))
+    return 0
+
+
+def _check(config: "object", opts: options.Options) -> None:
+    """What a start would refuse, besides the file itself."""
+    from spur_auth.posture import posture
+    from spur_core.config.model import Config
+    from spur_core.config.secret import resolve_jwt_key
+
+    assert isinstance(config, Config)
+    auth = config.auth
+    listen = opts.listen or config.controller.listen_addr
+    judged = posture(
+        auth.plugin, auth.mode, resolve_jwt_key(config), listen, forced=auth.allow_none_off_loopback
+    )
+    if judged.refusals:
+        raise ConfigError(list(judged.refusals))
+
+
+async def _serve(controller: "object") -> int:
+    from spur_ctld.controller import Controller, run_until
+
+    assert isinstance(controller, Controller)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    began = time.monotonic()
+    await run_until(stop, controller, announce)
+    log.info("stopped up_secs=%d", time.monotonic() - began)
+    return 0
+
+
+def announce(address: str) -> None:
+    """Readiness: one line on stdout, and systemd's message."""
+    sys.stdout.write(f"READY spurctld {address}\n")
+    sys.stdout.flush()
+    target = os.environ.get("NOTIFY_SOCKET", "")
+    if target:
+        if target.startswith("@"):
+            target = "\0" + target[1:]
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(b"READY=1\n", target)
+
+
+def _fatal(error: BaseException) -> None:
+    """The log cannot be trusted any more: end at once, with a code of its own, and let nothing more out."""
+    from spur_ctld.replication.api import EXIT_STORAGE
+
+    sys.stderr.write(f"spurctld: fatal: {error}\n")
+    sys.stderr.flush()
+    os._exit(EXIT_STORAGE)
+
+
+def _facts(plugin: str, config_path: Path, state_dir: Path, listen: str) -> dict[str, str]:
+    """What `GetConfig` tells of this process."""
+    from spur_ctld.users import user_name
+
+    host = socket.gethostname()
+    return {
+        "AccountingStorageType": "accounting_storage/spur",
+        "AuthType": f"auth/{plugin}",
+        "BOOT_TIME": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "SLURM_CONF": str(config_path),
+        "SLURM_VERSION": __version__,
+        "SlurmUser": f"{user_name(os.getuid())}({os.getuid()})",
+        "SlurmctldHost[0]": host,
+        "SlurmctldPort": listen.rpartition(":")[2],
+        "SlurmdPort": "6818",
+        "SlurmdSpoolDir": "/var/spool/spur",
+        "StateSaveLocation": str(state_dir),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

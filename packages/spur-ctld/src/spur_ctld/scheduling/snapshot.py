@@ -1,0 +1,124 @@
+"""What the scheduler sees: nodes, partitions and eligible jobs at one log index.
+
+Node views are rebuilt only for nodes that something happened to since the last pass; everything handed out
+is immutable, so that a plan may be made in another thread.
+"""
+
+from collections.abc import Sequence
+
+from spur_ctld.scheduling.queue_view import queue_view
+from spur_ctld.scheduling.views import node_view, partition_view
+from spur_ctld.site import Site
+from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
+from spur_sched.api import JobView, NodeView, PartitionView
+
+
+class View:
+    """A Snapshot, and what the loop has to know besides.
+
+    Attributes:
+        gated: (job id, reason, text) of jobs that something other than room holds back.
+        never: jobs to be cancelled because their dependency can never hold.
+        starts_matter: some job waits for another one to start.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        nodes: list[NodeView],
+        partitions: dict[str, PartitionView],
+        pending: list[JobView],
+        gated: Sequence[tuple[int, str, str]] = (),
+        never: Sequence[int] = (),
+        starts_matter: bool = False,
+    ) -> None:
+        self.index = index
+        self._nodes = nodes
+        self._partitions = partitions
+        self._pending = pending
+        self.gated = gated
+        self.never = never
+        self.starts_matter = starts_matter
+
+    def nodes(self) -> list[NodeView]:
+        return self._nodes
+
+    def partitions(self) -> dict[str, PartitionView]:
+        return self._partitions
+
+    def pending(self) -> list[JobView]:
+        return self._pending
+
+    def only(self, job: JobView) -> "View":
+        """The same cluster with a queue of one."""
+        return View(self.index, self._nodes, self._partitions, [job])
+
+
+class SnapshotBuilder:
+    """Builds views of the live state."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._views: dict[str, NodeView] = {}
+        self._dirty: set[str] = set()
+        self._all_dirty = True
+        self._partitions: tuple[object, dict[str, PartitionView]] = (None, {})
+        site.ledger.subscribe(self._on_events)
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        state = self._site.ledger.state
+        for event in events:
+            if isinstance(event, JobChanged):
+                job = state.jobs.get(event.job_id)
+                if job is not None:
+                    self._dirty.update(part.node for part in job.slices)
+            elif isinstance(event, RoomFreed):
+                self._dirty.update(event.nodes)
+            elif isinstance(event, NodeChanged):
+                self._dirty.add(event.name)
+            elif isinstance(event, ConfigChanged):
+                self._all_dirty = True
+
+    def cluster(self, cooling: frozenset[str] = frozenset()) -> View:
+        """Nodes and partitions without a queue."""
+        state = self._site.ledger.state
+        if self._all_dirty:
+            self._views.clear()
+            self._dirty = set(state.nodes)
+            self._all_dirty = False
+        for name in self._dirty:
+            node = state.nodes.get(name)
+            if node is None:
+                self._views.pop(name, None)
+            else:
+                self._views[name] = node_view(state, node)
+        self._dirty.clear()
+        nodes = list(self._views.values())
+        if cooling:
+            nodes = [view._replace(schedulable=False) if view.name in cooling else view for view in nodes]
+        known = self._site.catalog.partitions()
+        if self._partitions[0] is not known:
+            self._partitions = (known, {name: partition_view(p) for name, p in known.items()})
+        return View(state.applied, nodes, self._partitions[1], [])
+
+    def build(self, now: float, cooling: frozenset[str] = frozenset()) -> View:
+        """Everything a pass needs.
+
+        Args:
+            cooling: nodes that refused work a moment ago and are left alone, unless a job names them.
+        """
+        state = self._site.ledger.state
+        if not state.pending:
+            return self.cluster(cooling)
+        queue = queue_view(state, now)
+        named = {name for job in queue.views for name in job.nodelist}
+        cluster = self.cluster(cooling - named)
+        return View(
+            cluster.index,
+            cluster.nodes(),
+            cluster.partitions(),
+            queue.views,
+            queue.gated,
+            queue.never,
+            queue.starts_matter,
+        )

@@ -1,0 +1,132 @@
+"""Would this submission ever run, would it run now, and when?  Asked before anything is queued."""
+
+import time
+
+from spur_core import reasons
+from spur_core.errors import RequestError
+from spur_core.grammar.hostlist import compress_sorted
+from spur_ctld.scheduling.snapshot import View
+from spur_ctld.scheduling.views import gres_map
+from spur_ctld.site import Site
+from spur_ctld.state.ops import Submit
+from spur_sched.api import JobView, NodeView, Placement
+from spur_sched.feasible import feasible
+from spur_sched.plan import plan
+
+#: Ends of running work that an estimate looks at; behind that it says when the last of them ends.
+_MOST_ENDS = 200
+
+
+def job_view(op: Submit, now: float) -> JobView:
+    """The submission as the scheduler would see it, alone and eligible."""
+    request = op.request
+    return JobView(
+        job_id=0,
+        priority=op.priority,
+        submit_at=now,
+        eligible_at=now,
+        partitions=request.partitions,
+        min_nodes=request.min_nodes,
+        max_nodes=request.max_nodes,
+        num_tasks=request.num_tasks,
+        tasks_given=request.tasks_given,
+        tasks_per_node=request.tasks_per_node,
+        cpus_per_task=request.cpus_per_task,
+        memory_per_node_mb=request.memory_per_node_mb,
+        memory_per_cpu_mb=request.memory_per_cpu_mb,
+        gres=gres_map(request.gres),
+        exclusive=request.exclusive,
+        nodelist=frozenset(request.nodelist),
+        exclude=frozenset(request.exclude),
+        constraint=request.constraint,
+        time_limit=request.time_limit,
+    )
+
+
+def require_feasible(site: Site, op: Submit) -> None:
+    """Refuse a shape that no set of existing nodes could ever satisfy.
+
+    Raises:
+        RequestError: Slurm's sentence for it.
+    """
+    view = site.builder.cluster()
+    obstacle = feasible(job_view(op, site.clock()), view.nodes(), view.partitions())
+    if obstacle is not None:
+        error = RequestError(obstacle.text)
+        error.code = obstacle.code
+        raise error
+
+
+def _place(view: View, job: JobView, now: float) -> Placement | None:
+    found = plan(view.only(job), now)
+    return found.placements[0] if found.placements else None
+
+
+def require_now(site: Site, op: Submit, now: float) -> None:
+    """`immediate`: refuse what cannot start at once.
+
+    Raises:
+        RequestError: it would have to wait.
+    """
+    request = op.request
+    if op.held or request.begin_at is not None or request.dependency:
+        raise RequestError("Immediate execution impossible, insufficient priority")
+    state = site.ledger.state
+    view = site.builder.cluster(site.memory.cooling(site.monotonic()))
+    if _place(view, job_view(op, now), now) is None:
+        raise RequestError("Requested nodes are busy")
+    for job_id in state.pending:
+        job = state.jobs[job_id]
+        ahead = job.reason in (reasons.RESOURCES, reasons.PRIORITY) and job.priority >= op.priority
+        if ahead and set(job.request.partitions) & set(request.partitions):
+            raise RequestError("Immediate execution impossible, insufficient priority")
+
+
+def estimate(site: Site, op: Submit, now: float) -> str:
+    """When and where it would start if nothing else changed, as `sbatch --test-only` prints it.
+
+    Raises:
+        RequestError: it would not start on what is up now.
+    """
+    start = max(now, op.request.begin_at or 0.0)
+    view = site.builder.cluster()
+    job = job_view(op, start)
+    found = _place(view, job, start)
+    if found is None:
+        ends = sorted(
+            {end for node in view.nodes() for end, _, _, _ in node.running if end is not None and end > start}
+        )
+        for end in ends[:_MOST_ENDS]:
+            later = View(view.index, [_after(node, end) for node in view.nodes()], view.partitions(), [])
+            found = _place(later, job, end)
+            if found is not None:
+                start = end
+                break
+    if found is None:
+        raise RequestError("Requested nodes are busy")
+    nodes = compress_sorted([share.node for share in found.shares])
+    cpus = sum(share.cpus for share in found.shares)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))
+    job_id = max(site.ledger.state.next_job_id, site.ledger.state.settings.first_job_id)
+    return (
+        f"Job {job_id} to start at {stamp} using {cpus} processors on nodes {nodes} "
+        f"in partition {found.partition}"
+    )
+
+
+def _after(node: NodeView, instant: float) -> NodeView:
+    """The node when everything that ends by `instant` has ended."""
+    over = [item for item in node.running if item[0] is not None and item[0] <= instant]
+    if not over:
+        return node
+    gres = dict(node.used_gres)
+    for _, _, _, held in over:
+        for key, count in held.items():
+            gres[key] = gres.get(key, 0) - count
+    return node._replace(
+        used_cpus=node.used_cpus - sum(item[1] for item in over),
+        used_memory_mb=node.used_memory_mb - sum(item[2] for item in over),
+        used_gres={key: count for key, count in gres.items() if count > 0},
+        running=tuple(item for item in node.running if item not in over),
+        jobs=node.jobs - len(over),
+    )

@@ -1,0 +1,83 @@
+"""State records as the scheduler's views.  Pure."""
+
+from collections.abc import Sequence
+
+from spur_core.states import NodeAvail
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.records import UNLIMITED, Gres, Job, Node, Partition, Slice
+from spur_sched.api import GresMap, NodeView, PartitionView, Placement
+
+#: What DRAIN, DOWN and INACTIVE are not.
+_UP = frozenset({"UP"})
+
+
+def gres_map(items: Sequence[Gres]) -> GresMap:
+    """Counts by (name, type)."""
+    found: GresMap = {}
+    for item in items:
+        found[item.name, item.type] = found.get((item.name, item.type), 0) + item.count
+    return found
+
+
+def expected_end(job: Job) -> float | None:
+    """When the attempt ends at the latest; None without a limit."""
+    limit = job.request.time_limit
+    begun = job.start_at if job.start_at is not None else job.dispatch_at
+    if limit is None or limit == UNLIMITED or begun is None:
+        return None
+    return begun + limit + job.suspended_secs
+
+
+def node_view(state: ClusterState, node: Node) -> NodeView:
+    """One node with what runs on it; cool-downs are laid over it by the builder."""
+    use = state.use.get(node.name)
+    running = []
+    for job_id in sorted(use.jobs) if use is not None else ():
+        job = state.jobs[job_id]
+        part = next(part for part in job.slices if part.node == node.name)
+        running.append((expected_end(job), part.cpus, part.memory_mb, gres_map(part.gres)))
+    return NodeView(
+        name=node.name,
+        cpus=node.cpus,
+        memory_mb=node.memory_mb,
+        gres=gres_map(node.gres),
+        used_cpus=use.cpus if use else 0,
+        used_memory_mb=use.memory_mb if use else 0,
+        used_gres=dict(use.gres) if use else {},
+        schedulable=state.schedulable(node),
+        known=node.avail is not NodeAvail.UNKNOWN,
+        weight=node.weight,
+        features=frozenset(node.features),
+        running=tuple(running),
+        jobs=len(use.jobs) if use else 0,
+    )
+
+
+def partition_view(partition: Partition) -> PartitionView:
+    """One partition with all its members."""
+    return PartitionView(
+        name=partition.name,
+        up=partition.state in _UP,
+        state=partition.state,
+        nodes=frozenset(partition.nodes),
+        max_time=partition.max_time,
+        max_nodes=partition.max_nodes,
+        min_nodes=partition.min_nodes,
+        priority_tier=partition.priority_tier,
+    )
+
+
+def slices_of(placement: Placement) -> tuple[Slice, ...]:
+    """A placement as the log records it."""
+    return tuple(
+        Slice(
+            node=share.node,
+            cpus=share.cpus,
+            memory_mb=share.memory_mb,
+            gres=tuple(
+                Gres(name=name, type=kind, count=count) for (name, kind), count in sorted(share.gres.items())
+            ),
+            ranks=share.ranks,
+        )
+        for share in placement.shares
+    )
