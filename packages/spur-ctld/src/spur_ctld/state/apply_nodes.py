@@ -94,17 +94,14 @@ def register(state: ClusterState, op: NodeRegister) -> Done:
 
 def _rebooted(state: ClusterState, name: str, at: float) -> None:
     for job_id in sorted(state.use_of(name).jobs):
+        if state.jobs[job_id].fence is None:
+            _fence_lost(state, job_id, at)
         job = state.jobs[job_id]
-        if name not in live_nodes(job):
-            continue
-        if job.fence is None:
-            _fence_lost(state, job_id, name, at)
-            job = state.jobs[job_id]
         if job.fence is not None and name in job.fence.targets:
             cross_off(state, job, name, at)
 
 
-def _fence_lost(state: ClusterState, job_id: int, name: str, at: float) -> None:
+def _fence_lost(state: ClusterState, job_id: int, at: float) -> None:
     job = state.jobs[job_id]
     outcome = JobState.PENDING if job.request.requeue and not job.request.srun else JobState.NODE_FAIL
     begin_fence(
@@ -143,8 +140,7 @@ def down(state: ClusterState, op: NodeDown) -> Done:
         if by_admin:
             state.nodes[op.name] = msgspec.structs.replace(state.nodes[op.name], locked_down=True)
         for job_id in sorted(state.use_of(op.name).jobs):
-            if op.name in live_nodes(state.jobs[job_id]):
-                _fence_lost(state, job_id, op.name, op.at)
+            _fence_lost(state, job_id, op.at)
     return result
 
 
