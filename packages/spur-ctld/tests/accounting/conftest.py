@@ -41,6 +41,14 @@ class Cluster:
         given = {"name": "job", "user": "alice", "uid": 1000, "gid": 1000, "partitions": ("p",), **fields}
         return int(self.apply(ops.Submit(at=at, request=Request(**given))).job_id)
 
+    def submit_array(
+        self, at: float, name: str, ranges: tuple[tuple[int, int, int], ...], throttle: int
+    ) -> int:
+        request = Request(name=name, user="alice", uid=1000, gid=1000, partitions=("p",))
+        return int(
+            self.apply(ops.Submit(at=at, request=request, array=ranges, array_throttle=throttle)).job_id
+        )
+
     def start(self, job_id: int, at: float = 110.0) -> None:
         attempt = self.state.jobs[job_id].run_attempt + 1
         part = Slice(node="n1", cpus=1, memory_mb=10)

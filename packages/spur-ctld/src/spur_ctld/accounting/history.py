@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from spur_core.errors import GrammarError
+from spur_core.grammar.array import parse_array
 from spur_core.states import ACTIVE_STATES, JobState
 from spur_ctld.accounting.schema import jobs, steps
 from spur_proto import accounting_pb2 as pb
@@ -16,10 +17,53 @@ PAGE = 5000
 
 #: Columns that are wire fields of the same name.
 _JOB_FIELDS = tuple(
-    ["db_index", "job_id", "array_pending", "cluster", "name", "uid", "gid", "account", "partition", "qos", "reason", "state", "submit_at", "suspended_secs", "req_cpus", "alloc_cpus", "req_nodes", "alloc_nodes", "req_mem_mb", "req_mem_per_cpu", "nodelist", "req_tres", "alloc_tres", "priority", "work_dir", "submit_line", "comment", "restarts", "wckey"]
+    [
+        "db_index",
+        "job_id",
+        "array_pending",
+        "cluster",
+        "name",
+        "uid",
+        "gid",
+        "account",
+        "partition",
+        "qos",
+        "reason",
+        "state",
+        "submit_at",
+        "suspended_secs",
+        "req_cpus",
+        "alloc_cpus",
+        "req_nodes",
+        "alloc_nodes",
+        "req_mem_mb",
+        "req_mem_per_cpu",
+        "nodelist",
+        "req_tres",
+        "alloc_tres",
+        "priority",
+        "work_dir",
+        "submit_line",
+        "comment",
+        "restarts",
+        "wckey",
+    ]
 )
 _STEP_FIELDS = tuple(
-    ["step_id", "name", "state", "start_at", "num_tasks", "num_nodes", "nodelist", "alloc_tres", "user_secs", "system_secs", "max_rss_kb", "max_rss_node"]
+    [
+        "step_id",
+        "name",
+        "state",
+        "start_at",
+        "num_tasks",
+        "num_nodes",
+        "nodelist",
+        "alloc_tres",
+        "user_secs",
+        "system_secs",
+        "max_rss_kb",
+        "max_rss_node",
+    ]
 )
 
 
@@ -70,8 +114,6 @@ def page_size(request: pb.GetJobHistoryRequest) -> int:
 def _target(target: pb.HistoryTarget) -> "sa.ColumnElement[bool]":
     if not target.array_tasks or target.array_tasks == "*":
         return sa.or_(jobs.c.job_id == target.job_id, jobs.c.array_job_id == target.job_id)
-    from spur_core.grammar.array import parse_array
-
     ranges = parse_array(target.array_tasks).ranges
     wanted = sa.or_(
         *(
@@ -86,6 +128,15 @@ def _target(target: pb.HistoryTarget) -> "sa.ColumnElement[bool]":
     # The record of the tasks that have not started stands for any of them.
     remainder = sa.and_(jobs.c.job_id == target.job_id, jobs.c.array_task_id.is_(None))
     return sa.or_(sa.and_(jobs.c.array_job_id == target.job_id, wanted), remainder)
+
+
+def _asked_for(row: Any, request: pb.GetJobHistoryRequest) -> bool:
+    """Whether the record of tasks that have not started stands for one that was asked for by index."""
+    named = [target.array_tasks for target in request.jobs if target.job_id == row["job_id"]]
+    if not request.jobs or any(text in ("", "*") for text in named):
+        return True
+    pending = parse_array(row["array_pending"]).indices
+    return any(index in pending for text in named for index in parse_array(text).indices)
 
 
 def _window(request: pb.GetJobHistoryRequest) -> "list[sa.ColumnElement[bool]]":
@@ -132,6 +183,8 @@ async def find(
         found = (await connection.execute(select_jobs(request, cluster))).mappings().all()
         by_run: dict[tuple[int, int, float], pb.JobHistory] = {}
         for row in found:
+            if row["array_pending"] and not _asked_for(row, request):
+                continue
             message = response.jobs.add()
             fill_job(message, row)
             by_run[(row["job_id"], row["attempt"], row["submit_at"])] = message

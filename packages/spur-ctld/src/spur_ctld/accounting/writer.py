@@ -104,9 +104,7 @@ class OutboxWriter:
             if self.problem:
                 # The first look at the database is worth waiting for; a known outage is not.
                 return self.problem != _NOT_YET
-            return all(
-                key not in outbox or outbox[key].seq != seq for key, seq in wanted.items()
-            )
+            return all(key not in outbox or outbox[key].seq != seq for key, seq in wanted.items())
 
         async with self._flushed:
             try:
