@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,10 @@ def test_exit_status_of_a_whole_run(results, status, capsys):
 def test_ci_script_parses():
     done = subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_workspace_file_parses_and_names_its_commands():
+    """A duplicated key stops every hatch command, so it is found here first."""
+    scripts = tomllib.loads((ROOT / "hatch.toml").read_text())["envs"]["default"]["scripts"]
+    assert {"check", "test", "bench", "demo", "fmt", "wheels"} <= set(scripts)
+    assert {"lint", "types", "borders", "sizes", "hatch run proto:check"} == set(scripts["check"])
