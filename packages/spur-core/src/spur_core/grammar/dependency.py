@@ -4,17 +4,22 @@ Parsing is strict; evaluating is pure: the caller looks jobs up.
 """
 
 from collections import namedtuple
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
 
-TYPES = ("after", "afterany", "afterok", "afternotok", "aftercorr", "singleton")
+TYPE_CHECKING = False
+
+TYPES = ("after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", "singleton")
 SATISFIED = "satisfied"
 WAITING = "unfulfilled"
 NEVER = "failed"
 
+#: What the outcome of a job that nobody knows any more counts as.
+_UNKNOWN_IS_OVER = ("after", "afterany", "afterburstbuffer", "singleton")
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NamedTuple
 
     class Term(NamedTuple):
@@ -41,15 +46,16 @@ if TYPE_CHECKING:
 
         terms: tuple[Term, ...]
         any_of: bool
+
+    #: The job a term speaks of, or None when no such job is known.  For "aftercorr" without a task the
+    #: caller answers for the task with the asking job's own index.  For "singleton" job_id is 0 and `ended`
+    #: tells whether no other job of that name and user is left.
+    Lookup = Callable[[Term], Target | None]
 else:
     Term = namedtuple("Term", ("kind", "job_id", "task", "delay"))
     Target = namedtuple("Target", ("ended", "ok", "started_at"))
     Dependency = namedtuple("Dependency", ("terms", "any_of"))
-
-#: (kind, job_id, task) -> Target, or None when no such job is known.  For "aftercorr" without a task the
-#: caller answers for the task with the asking job's own index.  For "singleton" job_id is 0 and `ended`
-#: tells whether no other job of that name and user is left.
-Lookup = Callable[[Term], "Target | None"]
+    Lookup = object
 
 
 def parse(text: str) -> Dependency:
@@ -71,7 +77,7 @@ def parse(text: str) -> Dependency:
 
 def _parse_item(item: str) -> list[Term]:
     kind, *ids = item.strip().split(":")
-    if kind and kind[0].isdigit():
+    if "0" <= kind[:1] <= "9":
         ids, kind = [kind, *ids], "afterany"
     kind = kind.lower().replace("_", "")
     if kind not in TYPES or (kind == "singleton") == bool(ids):
@@ -83,20 +89,36 @@ def _parse_item(item: str) -> list[Term]:
 
 def _parse_id(kind: str, text: str) -> Term:
     body, plus, delay_text = text.partition("+")
-    delay = 0
-    if plus:
-        if kind != "after" or not (delay_text.isascii() and delay_text.isdigit()):
-            raise _bad()
-        delay = int(delay_text) * 60
     head, underscore, task = body.partition("_")
-    if not (head.isascii() and head.isdigit()) or int(head) == 0 or int(head) > 0xFFFFFFFF:
+    job_id = digits(head, 10)
+    minutes = digits(delay_text, 8) if plus and kind == "after" else None if plus else 0
+    if not job_id or job_id > 0xFFFFFFFF or minutes is None:
         raise _bad()
-    if underscore and task != "*" and not (task.isascii() and task.isdigit()):
-        raise _bad()
-    return Term(kind, int(head), task if underscore else None, delay)
+    if not underscore:
+        return Term(kind, job_id, None, minutes * 60)
+    if task != "*":
+        index = digits(task, 9)
+        if index is None:
+            raise _bad()
+        task = str(index)
+    return Term(kind, job_id, task, minutes * 60)
 
 
-def term_state(term: Term, lookup: Lookup, now: float) -> str:
+def term_text(term: Term) -> str:
+    """`after:85_4+10`, as it is typed."""
+    if term.kind == "singleton":
+        return term.kind
+    task = "" if term.task is None else f"_{term.task}"
+    delay = f"+{term.delay // 60}" if term.delay else ""
+    return f"{term.kind}:{term.job_id}{task}{delay}"
+
+
+def text_of(dependency: Dependency) -> str:
+    """The text that parses to `dependency`; each term with its own type."""
+    return ("?" if dependency.any_of else ",").join(term_text(term) for term in dependency.terms)
+
+
+def term_state(term: Term, lookup: "Lookup", now: float) -> str:
     """SATISFIED, WAITING or NEVER for one term.
 
     A job that nobody knows counts as over for `after` and `afterany`, and as never to be for the rest.
@@ -104,46 +126,39 @@ def term_state(term: Term, lookup: Lookup, now: float) -> str:
     found = lookup(term)
     kind = term.kind
     if found is None:
-        return SATISFIED if kind in ("after", "afterany", "singleton") else NEVER
+        return SATISFIED if kind in _UNKNOWN_IS_OVER else NEVER
     if kind == "after":
-        if found.started_at is not None and now >= found.started_at + term.delay:
-            return SATISFIED
-        return SATISFIED if found.ended and found.started_at is None else WAITING
+        if found.started_at is not None:
+            return SATISFIED if now >= found.started_at + term.delay else WAITING
+        # Over and never started: it was cancelled, which also lets its followers go.
+        return SATISFIED if found.ended else WAITING
     if not found.ended:
         return WAITING
-    if kind in ("afterany", "singleton"):
+    if kind in _UNKNOWN_IS_OVER:
         return SATISFIED
     wanted_ok = kind != "afternotok"
     return SATISFIED if found.ok == wanted_ok else NEVER
 
 
-def evaluate(dependency: Dependency, lookup: Lookup, now: float) -> str:
+def evaluate(dependency: Dependency, lookup: "Lookup", now: float) -> str:
     """SATISFIED, WAITING or NEVER for the whole."""
-    states = [term_state(term, lookup, now) for term in dependency.terms]
+    states = {term_state(term, lookup, now) for term in dependency.terms}
     if not states:
         return SATISFIED
-    if dependency.any_of:
-        if SATISFIED in states:
-            return SATISFIED
-        return WAITING if WAITING in states else NEVER
-    if NEVER in states:
-        return NEVER
-    return WAITING if WAITING in states else SATISFIED
+    # The best state decides when one term is enough, the worst when all must hold.
+    order = (SATISFIED, WAITING, NEVER) if dependency.any_of else (NEVER, WAITING, SATISFIED)
+    return next(state for state in order if state in states)
 
 
-def display(dependency: Dependency, lookup: Lookup, now: float) -> str:
+def display(dependency: Dependency, lookup: "Lookup", now: float) -> str:
     """`afterok:85(unfulfilled),afterok:86(failed)`; satisfied terms vanish, nothing left is empty."""
+    if dependency.any_of and evaluate(dependency, lookup, now) == SATISFIED:
+        return ""
     parts = []
     for term in dependency.terms:
         state = term_state(term, lookup, now)
-        if state == SATISFIED:
-            continue
-        if term.kind == "singleton":
-            parts.append(f"singleton({state})")
-            continue
-        task = "" if term.task is None else f"_{term.task}"
-        delay = f"+{term.delay // 60}" if term.delay else ""
-        parts.append(f"{term.kind}:{term.job_id}{task}{delay}({state})")
+        if state != SATISFIED:
+            parts.append(f"{term_text(term)}({state})")
     return ("?" if dependency.any_of else ",").join(parts)
 
 

@@ -1,6 +1,7 @@
 """Generic resources: `--gres=gpu:h100:2,shard:4`, per node; and what a node has."""
 
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
 
 _SUFFIX = {"k": 1024, "m": 1024**2, "g": 1024**3}
 #: (name, type or "", count)
@@ -17,58 +18,68 @@ def parse_gres(text: str) -> list[GresItem]:
     for item in text.split(","):
         word = item.strip().removeprefix("gres/").removeprefix("gres:")
         if not word:
-            raise _bad()
+            raise bad_gres()
         if word.lower() == "none":
             continue
-        name, gres_type, count = _item(word)
-        totals[name, gres_type] = totals.get((name, gres_type), 0) + count
-    return [(name, gres_type, count) for (name, gres_type), count in totals.items() if count]
+        name, kind, count = _item(word)
+        totals[name, kind] = totals.get((name, kind), 0) + count
+    return [(name, kind, count) for (name, kind), count in totals.items() if count]
 
 
 def _item(word: str) -> GresItem:
-    parts = word.replace("=", ":").split(":")
-    if not all(parts) or len(parts) > 3 or not _is_name(parts[0]):
-        raise _bad()
-    if len(parts) == 1:
-        return parts[0], "", 1
-    count = _count(parts[-1])
-    if len(parts) == 2:
-        return (parts[0], "", count) if count is not None else (parts[0], _type(parts[1]), 1)
+    name, *rest = word.replace("=", ":").split(":")
+    if not _is_name(name) or len(rest) > 2:
+        raise bad_gres()
+    if not rest:
+        return name, "", 1
+    count = parse_count(rest[-1])
+    if len(rest) == 1:
+        return (name, "", count) if count is not None else (name, _type(rest[0]), 1)
     if count is None:
-        raise _bad()
-    return parts[0], _type(parts[1]), count
+        raise bad_gres()
+    return name, _type(rest[0]), count
 
 
 def parse_gpus(text: str) -> list[GresItem]:
-    """`[type:]N[,type:N...]` of the `--gpus*` options as `gpu` items.
+    """`[type:]N[,type:N...]` of the `--gpus*` options as `gpu` items; `gpu:N` and `any:N` have no type.
 
     Raises:
         GrammarError: as `parse_gres`.
     """
-    return parse_gres(",".join("gpu:" + part.strip() for part in text.split(",")))
+    totals: dict[str, int] = {}
+    for item in text.split(","):
+        kind, colon, number = item.strip().rpartition(":")
+        count = parse_count(number)
+        if count is None or (colon and not _is_name(kind)):
+            raise bad_gres()
+        kind = "" if kind in ("gpu", "any") else kind
+        totals[kind] = totals.get(kind, 0) + count
+    return [("gpu", kind, count) for kind, count in totals.items() if count]
 
 
-def format_gres(items: list[GresItem]) -> str:
+def format_gres(items: "list[GresItem] | tuple[GresItem, ...]") -> str:
     """`gpu:h100:2,shard:4`."""
     return ",".join(f"{name}:{kind}:{count}" if kind else f"{name}:{count}" for name, kind, count in items)
 
 
-def _count(text: str) -> int | None:
-    factor = 1
-    if text and text[-1].lower() in _SUFFIX and text[:-1].isdigit():
-        factor, text = _SUFFIX[text[-1].lower()], text[:-1]
-    return int(text) * factor if text.isascii() and text.isdigit() and len(text) < 16 else None
+def parse_count(text: str) -> int | None:
+    """A count with an optional suffix k, m or g; None when it is none."""
+    factor = _SUFFIX.get(text[-1:].lower())
+    number = digits(text if factor is None else text[:-1], 15)
+    return None if number is None else number * (factor or 1)
 
 
 def _type(text: str) -> str:
     if not _is_name(text):
-        raise _bad()
+        raise bad_gres()
     return text
 
 
 def _is_name(text: str) -> bool:
-    return bool(text) and not text[0].isdigit() and all(c.isalnum() or c in "_-./" for c in text)
+    """A name begins with anything but a digit, so that it is never a count."""
+    return bool(text) and not "0" <= text[0] <= "9" and all(c.isalnum() or c in "_-./" for c in text)
 
 
-def _bad() -> GrammarError:
+def bad_gres() -> GrammarError:
+    """The error of every text that is no gres."""
     return GrammarError("Invalid generic resource (gres) specification")

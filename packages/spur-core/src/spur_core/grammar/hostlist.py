@@ -6,52 +6,50 @@ brackets for one prefix.
 """
 
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
 
 #: Names that one list may expand to.
 MAX_HOSTS = 65536
+#: A longer run of digits is a name, not a number.
+_MAX_DIGITS = 18
 
 
 def expand(text: str) -> list[str]:
     """All names of `text`, in its order.
 
     Raises:
-        GrammarError: a bad range, text after the last bracket, or more than 64k names.
+        GrammarError: "Invalid hostlist: TEXT" (after a line "Invalid range: ITEM" for a bad range): text
+            after the last bracket, unbalanced brackets, or more than 64k names.
     """
     names: list[str] = []
     for term in _terms(text):
         names.extend(_expand_term(term, text))
         if len(names) > MAX_HOSTS:
-            raise GrammarError(f"Invalid hostlist: {text}: more than {MAX_HOSTS} names")
+            raise _too_many(text)
     return names
 
 
 def _terms(text: str) -> list[str]:
-    """Split at commas and blanks outside brackets."""
-    terms, depth, current = [], 0, ""
-    for char in text:
-        if char == "[":
-            depth += 1
-        elif char == "]":
-            depth -= 1
-        if depth not in (0, 1):
-            raise GrammarError(f"Invalid hostlist: {text}")
-        if depth == 0 and char in ", \t\n":
-            if current:
-                terms.append(current)
-            current = ""
-        else:
-            current += char
-    if depth:
-        raise GrammarError(f"Invalid hostlist: {text}")
-    if current:
-        terms.append(current)
-    return terms
+    """Split at commas and blanks outside brackets; empty terms vanish."""
+    terms: list[str] = []
+    start, inside = 0, False
+    for at, char in enumerate(text):
+        if char in "[]":
+            # Brackets do not nest, and each closes before the next opens.
+            if inside == (char == "["):
+                raise _bad(text)
+            inside = not inside
+        elif char in ", \t\n\r" and not inside:
+            terms.append(text[start:at])
+            start = at + 1
+    if inside:
+        raise _bad(text)
+    terms.append(text[start:])
+    return [term for term in terms if term]
 
 
 def _expand_term(term: str, whole: str) -> list[str]:
     if "[" not in term:
-        if "]" in term:
-            raise GrammarError(f"Invalid hostlist: {whole}")
         return [term]
     names = [""]
     rest = term
@@ -60,57 +58,66 @@ def _expand_term(term: str, whole: str) -> list[str]:
         inner, _, rest = rest.partition("]")
         parts = _ranges(inner, whole)
         if len(names) * len(parts) > MAX_HOSTS:
-            raise GrammarError(f"Invalid hostlist: {whole}: more than {MAX_HOSTS} names")
+            raise _too_many(whole)
         names = [name + prefix + part for name in names for part in parts]
     if rest:
-        raise GrammarError(f"Invalid hostlist: {whole}")
+        raise _bad(whole)
     return names
 
 
 def _ranges(inner: str, whole: str) -> list[str]:
+    """The padded numbers between two brackets; the low end of a range gives its width."""
     out: list[str] = []
     for item in inner.split(","):
         low, dash, high = item.partition("-")
-        if not low.isdigit() or not low.isascii() or (dash and not (high.isdigit() and high.isascii())):
+        first, last = digits(low, _MAX_DIGITS), digits(high if dash else low, _MAX_DIGITS)
+        if first is None or last is None or last < first:
             raise GrammarError(f"Invalid range: {item or '[]'}\nInvalid hostlist: {whole}")
-        first, last = int(low), int(high) if dash else int(low)
-        if last < first or last - first >= MAX_HOSTS:
-            raise GrammarError(f"Invalid range: {item}\nInvalid hostlist: {whole}")
-        out.extend(f"{number:0{len(low)}d}" for number in range(first, last + 1))
+        if len(out) + last - first >= MAX_HOSTS:
+            raise _too_many(whole)
+        width = len(low)
+        out.extend(f"{number:0{width}d}" for number in range(first, last + 1))
     return out
 
 
+def _bad(whole: str) -> GrammarError:
+    return GrammarError(f"Invalid hostlist: {whole}")
+
+
+def _too_many(whole: str) -> GrammarError:
+    shown = whole if len(whole) <= 80 else whole[:77] + "..."
+    return GrammarError(f"Invalid hostlist: {shown}: more than {MAX_HOSTS} names")
+
+
 def _split_name(name: str) -> tuple[str, str]:
-    """(prefix, last digits); digits empty when the name does not end in one."""
+    """(prefix, last digits); no digits when the name does not end in a run of them that is a number."""
     at = len(name)
-    while at and name[at - 1].isascii() and name[at - 1].isdigit():
+    while at and "0" <= name[at - 1] <= "9":
         at -= 1
-    return name[:at], name[at:]
+    return (name[:at], name[at:]) if len(name) - at <= _MAX_DIGITS else (name, "")
 
 
 def compress(names: list[str]) -> str:
     """Fold neighbours, order kept: `n3,n1,n2` becomes `n[3,1-2]`."""
     out: list[str] = []
-    at = 0
-    while at < len(names):
-        prefix, digits = _split_name(names[at])
-        if not digits:
-            out.append(names[at])
-            at += 1
-            continue
-        group = [digits]
-        at += 1
-        while at < len(names):
-            next_prefix, next_digits = _split_name(names[at])
-            if next_prefix != prefix or not next_digits:
-                break
-            group.append(next_digits)
-            at += 1
+    prefix, group = "", list[str]()
+    for name in names:
+        own_prefix, own_digits = _split_name(name)
+        if group and (own_prefix != prefix or not own_digits):
+            out.append(prefix + _fold(group))
+            group = []
+        if own_digits:
+            prefix = own_prefix
+            group.append(own_digits)
+        else:
+            out.append(name)
+    if group:
         out.append(prefix + _fold(group))
     return ",".join(out)
 
 
 def _fold(group: list[str]) -> str:
+    """The bracket of these numbers; a single one stands without brackets."""
     if len(group) == 1:
         return group[0]
     parts: list[str] = []
@@ -128,29 +135,46 @@ def _follows(left: str, right: str) -> bool:
     """Whether a range may run from `left` to `right`: the next number at the same padding."""
     if int(right) != int(left) + 1:
         return False
-    padded = left[0] == "0" and len(left) > 1
-    if padded or (right[0] == "0" and len(right) > 1):
-        return len(left) == len(right)
-    return True
+    padded = (left[0] == "0" and len(left) > 1) or (right[0] == "0" and len(right) > 1)
+    return not padded or len(left) == len(right)
 
 
-def natural_key(name: str) -> tuple[str, int, int, str]:
-    """Sort key: by prefix, then digits as a number, shorter padding first."""
-    prefix, digits = _split_name(name)
-    if not digits:
-        return (name, -1, 0, "")
-    # Unequal padding is another family of names: n[1,01], not interleaved.
-    padding = len(digits) if digits[0] == "0" and len(digits) > 1 else 0
-    return (prefix, int(digits), padding, digits)
+def _natural(text: str) -> tuple["str | int", ...]:
+    """Text and numbers in turn, so that rack2 sorts before rack10; text stands at even places."""
+    parts: list[str | int] = []
+    start, at = 0, 0
+    while at < len(text):
+        if "0" <= text[at] <= "9":
+            end = at
+            while end < len(text) and "0" <= text[end] <= "9" and end - at < _MAX_DIGITS:
+                end += 1
+            parts += [text[start:at], int(text[at:end])]
+            start = at = end
+        else:
+            at += 1
+    parts.append(text[start:])
+    return tuple(parts)
 
 
-def _sort_key(name: str) -> tuple[str, int, int, int]:
-    prefix, digits = _split_name(name)
-    if not digits:
-        return (name, 0, -1, 0)
-    return (prefix, 0, int(digits), len(digits))
+def natural_key(name: str) -> tuple[tuple["str | int", ...], str, int, int]:
+    """Sort key of a node name: prefix (its numbers as numbers), then number, then shorter padding first."""
+    prefix, number = _split_name(name)
+    return (_natural(prefix), prefix, int(number), len(number)) if number else (_natural(name), name, -1, 0)
 
 
-def compress_sorted(names: list[str]) -> str:
+def compress_sorted(names: "list[str] | tuple[str, ...] | set[str] | frozenset[str]") -> str:
     """Sorted, without duplicates, folded: what node lists and environment variables hold."""
-    return compress(sorted(set(names), key=_sort_key))
+    families: dict[str, list[str]] = {}
+    for name in set(names):
+        prefix, number = _split_name(name)
+        families.setdefault(prefix, []).append(number)
+    out: list[str] = []
+    for prefix in sorted(families, key=lambda prefix: (_natural(prefix), prefix)):
+        numbers = families[prefix]
+        if "" in numbers:
+            numbers.remove("")
+            out.append(prefix)
+        if numbers:
+            numbers.sort(key=lambda number: (int(number), len(number)))
+            out.append(prefix + _fold(numbers))
+    return ",".join(out)

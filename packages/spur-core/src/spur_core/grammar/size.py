@@ -1,9 +1,10 @@
 """Memory sizes: `--mem=4G` in, `4G` or `1500M` out.  MiB inside."""
 
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
 
 _KIB = {"K": 1, "M": 1024, "G": 1024**2, "T": 1024**3, "P": 1024**4}
-_UNITS = "MGTP"
+_SHOWN = "MGTP"
 
 
 def parse_mem(text: str, option: str = "--mem") -> int:
@@ -12,38 +13,44 @@ def parse_mem(text: str, option: str = "--mem") -> int:
     Raises:
         GrammarError: "Invalid OPTION specification".
     """
-    body = text.upper()
-    if body.endswith("B") and len(body) > 1 and not body[-2].isdigit():
+    body, unit = text.upper(), "M"
+    if body.endswith("B") and body[-2:-1] in _KIB:
         body = body[:-1]
-    unit = "M"
-    if body and body[-1] in "KMGT":
+    if body[-1:] in ("K", "M", "G", "T"):
         unit, body = body[-1], body[:-1]
-    if not (body.isascii() and body.isdigit()) or len(body) > 15:
+    number = digits(body, 15)
+    if number is None:
         raise GrammarError(f"Invalid {option} specification")
-    return -(-int(body) * _KIB[unit] // 1024)
+    return -(-number * _KIB[unit] // 1024)
 
 
 def format_mem(mebibytes: int, *, noconvert: bool = False, units: str = "") -> str:
-    """Binary suffix by exact conversion only: 4096 → `4G`, 1500 → `1500M`, 0 → `0`."""
+    """Binary suffix by exact conversion only: 4096 → `4G`, 1500 → `1500M`, 0 → `0`.
+
+    Args:
+        noconvert: keep MiB.
+        units: one of K M G T P: convert to it, with two decimals.
+
+    Raises:
+        GrammarError: unknown units.
+    """
+    if units and units.upper() not in _KIB:
+        raise GrammarError(f"Invalid --units specification: {units}")
     if mebibytes == 0:
         return "0"
     if units:
-        scaled = mebibytes * 1024 / _KIB[units.upper()]
-        return f"{scaled:.2f}{units.upper()}"
-    at = 0
-    if not noconvert:
-        while at + 1 < len(_UNITS) and mebibytes % 1024 == 0:
-            mebibytes //= 1024
-            at += 1
-    return f"{mebibytes}{_UNITS[at]}"
+        return f"{mebibytes * 1024 / _KIB[units.upper()]:.2f}{units.upper()}"
+    return f"{mebibytes}M" if noconvert else _exact(mebibytes, _SHOWN)
 
 
 def format_kib(kibibytes: int) -> str:
     """sacct's MaxRSS: exact conversion from KiB: `1780K`, `2M`."""
-    if kibibytes == 0:
-        return "0"
+    return _exact(kibibytes, "K" + _SHOWN) if kibibytes else "0"
+
+
+def _exact(amount: int, units: str) -> str:
     at = 0
-    while at < len(_UNITS) and kibibytes % 1024 == 0:
-        kibibytes //= 1024
+    while at + 1 < len(units) and amount % 1024 == 0:
+        amount //= 1024
         at += 1
-    return f"{kibibytes}{'KMGTP'[at]}"
+    return f"{amount}{units[at]}"

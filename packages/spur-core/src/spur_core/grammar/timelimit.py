@@ -6,6 +6,7 @@ extension.  Seconds are kept inside; displays round up to the minute.
 """
 
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
 
 _NO_LIMIT = ("INFINITE", "UNLIMITED", "-1")
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -13,19 +14,22 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _MAX_SECS = 0xFFFFFFFD * 60
 
 
-def parse_time_limit(text: str) -> int | None:
+def parse_time_limit(text: str, option: str = "--time") -> int | None:
     """Seconds, or None for no limit (`0`, `-1`, `INFINITE`, `UNLIMITED`).
 
+    Args:
+        option: what the value belongs to, for the error.
+
     Raises:
-        GrammarError: any other form; the text names the value.
+        GrammarError: "Invalid OPTION specification".
     """
     if text.upper() in _NO_LIMIT:
         return None
-    seconds = _suffixed(text)
+    seconds = _slurm_form(text)
     if seconds is None:
-        seconds = _slurm_form(text)
+        seconds = _suffixed(text)
     if seconds is None or seconds > _MAX_SECS:
-        raise GrammarError(f"Invalid time limit specification: {text!r}")
+        raise GrammarError(f"Invalid {option} specification")
     return seconds or None
 
 
@@ -34,44 +38,41 @@ def minutes_rounded_up(seconds: int) -> int:
     return -(-seconds // 60)
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() else None
+def _fields(text: str) -> list[int] | None:
+    """One to three numbers between colons."""
+    numbers = [digits(part, 10) for part in text.split(":")]
+    found = [number for number in numbers if number is not None]
+    return found if len(found) == len(numbers) <= 3 else None
 
 
 def _slurm_form(text: str) -> int | None:
     days_text, dash, rest = text.partition("-")
     if not dash:
-        fields = [_number(part) for part in text.split(":")]
-        if not 1 <= len(fields) <= 3 or None in fields:
+        fields = _fields(text)
+        if fields is None:
             return None
-        numbers = [field or 0 for field in fields]
-        if len(numbers) == 1:
-            return numbers[0] * 60
-        if len(numbers) == 2:
-            return numbers[0] * 60 + numbers[1]
-        return numbers[0] * 3600 + numbers[1] * 60 + numbers[2]
-    days = _number(days_text)
+        # One field is minutes, two are minutes and seconds, three are hours, minutes and seconds.
+        units: tuple[int, ...] = ((60,), (60, 1), (3600, 60, 1))[len(fields) - 1]
+        return sum(field * unit for field, unit in zip(fields, units))
+    days = digits(days_text, 10)
     if days is None:
         return None
-    if not rest:
-        return days * 86400
-    fields = [_number(part) for part in rest.split(":")]
-    if len(fields) > 3 or None in fields:
+    fields = _fields(rest) if rest else []
+    if fields is None:
         return None
-    total = days * 86400
-    for field, unit in zip(fields, (3600, 60, 1), strict=False):
-        total += (field or 0) * unit
-    return total
+    return days * 86400 + sum(field * unit for field, unit in zip(fields, (3600, 60, 1)))
 
 
 def _suffixed(text: str) -> int | None:
-    total, digits, seen = 0, "", False
+    """`2d12h30m10s`: any of the units, each with its number."""
+    total, number = 0, ""
     for char in text.lower():
-        if char.isascii() and char.isdigit():
-            digits += char
-        elif char in _UNITS and digits:
-            total += int(digits) * _UNITS[char]
-            digits, seen = "", True
+        if char in _UNITS:
+            amount = digits(number, 10)
+            if amount is None:
+                return None
+            total += amount * _UNITS[char]
+            number = ""
         else:
-            return None
-    return total if seen and not digits else None
+            number += char
+    return total if text and not number else None

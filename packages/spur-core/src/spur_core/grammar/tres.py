@@ -1,16 +1,20 @@
 """TRES strings: `cpu=3,mem=300M,node=2,billing=3,gres/gpu=1`."""
 
-from collections.abc import Mapping
-
 from spur_core.errors import GrammarError
+from spur_core.grammar._scan import digits
 from spur_core.grammar.size import format_mem, parse_mem
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Order of everything but gres and licences, which follow by name.
 _ORDER = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 _ALIASES = {"memory": "mem", "cpus": "cpu", "nodes": "node", "gpu": "gres/gpu"}
+_MEMORY = ("mem", "vmem")
 
 
-def format_tres(amounts: Mapping[str, int], *, by_name: bool = False) -> str:
+def format_tres(amounts: "Mapping[str, int]", *, by_name: bool = False) -> str:
     """`name=value` joined by commas, zeros left out; mem is MiB with a binary suffix.
 
     Args:
@@ -25,33 +29,40 @@ def format_tres(amounts: Mapping[str, int], *, by_name: bool = False) -> str:
 
 
 def _value(name: str, amount: int) -> str:
-    return format_mem(amount) if name in ("mem", "vmem") else str(amount)
+    return format_mem(amount) if name in _MEMORY else str(amount)
 
 
 def parse_tres(text: str) -> dict[str, int]:
-    """Amounts by canonical name; mem in MiB; a repeated name: the last wins.
+    """Amounts by canonical name; mem in MiB; of a repeated name the last wins.
+
+    Names are not case sensitive, the type of a gres is.
 
     Raises:
-        GrammarError: naming the item.
+        GrammarError: "Invalid TRES specification: ITEM".
     """
     out: dict[str, int] = {}
     for item in text.split(","):
         word = item.strip()
         if not word:
             continue
-        name, equals, value = word.partition("=")
-        name = name.lower()
+        written, equals, value = word.partition("=")
+        kind, slash, rest = written.partition("/")
+        name = kind.lower() + slash + rest
+        if kind.lower() == "fs":
+            name = name.lower()
         name = _ALIASES.get(name, name)
-        known = name in _ORDER or name.startswith(("gres/", "license/", "bb/"))
-        if not equals or not known:
+        known = name in _ORDER or (kind.lower() in ("gres", "license", "bb") and rest)
+        amount = _amount(name, value)
+        if not equals or not known or amount is None:
             raise GrammarError(f"Invalid TRES specification: {word}")
-        if name in ("mem", "vmem"):
-            try:
-                out[name] = parse_mem(value)
-            except GrammarError:
-                raise GrammarError(f"Invalid TRES specification: {word}") from None
-        elif value.isascii() and value.isdigit():
-            out[name] = int(value)
-        else:
-            raise GrammarError(f"Invalid TRES specification: {word}")
+        out[name] = amount
     return out
+
+
+def _amount(name: str, value: str) -> int | None:
+    if name not in _MEMORY:
+        return digits(value)
+    try:
+        return parse_mem(value)
+    except GrammarError:
+        return None
