@@ -1,0 +1,1 @@
+"""Nodes and partitions: sinfo."""

@@ -1,0 +1,1 @@
+"""The queue: squeue and scancel."""
