@@ -7,6 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 
 def gated(cluster: Any, name: str) -> tuple[str, Any, Any]:
     """A script that appends its run to a log and waits for a gate."""
@@ -18,6 +20,7 @@ def gated(cluster: Any, name: str) -> tuple[str, Any, Any]:
     return body, log, gate
 
 
+@pytest.mark.node
 def test_agent_killed_under_running_jobs(cluster: Any) -> None:
     stays, stays_log, stays_gate = gated(cluster, "stays")
     ends, ends_log, ends_gate = gated(cluster, "ends")
@@ -55,6 +58,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.node
 def test_agent_terminated_leaves_jobs_alone(cluster: Any) -> None:
     body, log, gate = gated(cluster, "calm")
     job = cluster.sbatch("-w", "node1", "--wrap", body)
@@ -67,6 +71,7 @@ def test_agent_terminated_leaves_jobs_alone(cluster: Any) -> None:
     assert len(log.read_text().splitlines()) == 1
 
 
+@pytest.mark.node
 def test_controller_killed_under_running_jobs(cluster: Any) -> None:
     body, log, gate = gated(cluster, "ctl")
     job = cluster.sbatch("--wrap", body)

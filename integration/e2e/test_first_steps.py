@@ -4,6 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.node
+
 
 def test_a_failing_job_from_submit_to_history(shared: Any) -> None:
     job = shared.sbatch("--wrap", "echo hi; exit 3")

@@ -4,6 +4,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.node
+
 
 def test_a_missing_supervisor_fails_fast_and_leaves_nothing(cluster: Any) -> None:
     conf = cluster.folder / "spur.conf"
