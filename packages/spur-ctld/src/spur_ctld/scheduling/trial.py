@@ -50,6 +50,9 @@ def require_feasible(site: Site, op: Submit) -> None:
         RequestError: Slurm's sentence for it.
     """
     view = site.builder.cluster()
+    if not any(view.partitions()[name].nodes for name in op.request.partitions):
+        # Partitions whose nodes are yet to register: nobody can say what they will have.
+        return
     obstacle = feasible(job_view(op, site.clock()), view.nodes(), view.partitions())
     if obstacle is not None:
         error = RequestError(obstacle.text)

@@ -1,0 +1,332 @@
+"""A controller on loopback with a real log, and a scripted agent: a real gRPC peer that records its calls."""
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc import aio
+
+from spur_auth import mint
+from spur_auth.verify import verify, verify_launch
+from spur_core.config.loader import parse_config
+from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_ctld.controller import Controller
+from spur_proto import accounting_pb2_grpc, agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
+from spur_proto import controller_pb2 as pb
+
+KEY = "0123456789abcdef0123456789abcdef"
+LONG = 20.0
+
+
+async def until(condition: Callable[[], Any], what: str = "", timeout: float = LONG) -> Any:
+    """Poll a condition with a deadline."""
+    end = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < end, f"never came true: {what or condition}"
+        await asyncio.sleep(0.005)
+    return found
+
+
+class FakeClock:
+    """Real time plus what a test adds."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def time(self) -> float:
+        return time.time() + self.ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+@dataclass
+class ScriptedAgent(agent_pb2_grpc.SlurmAgentServicer):
+    """Launches nothing; remembers everything.
+
+    `held`: identities that it would have processes of.  `gate`: launches wait until it is set.
+    `refuse`: what the next launches answer instead of success.
+    """
+
+    name: str
+    clock: FakeClock
+    key: bytes = KEY.encode()
+    held: dict[tuple[int, int, int], str] = field(default_factory=dict)
+    launches: list[agent_pb2.LaunchSpec] = field(default_factory=list)
+    cancels: list[agent_pb2.AgentCancelJobRequest] = field(default_factory=list)
+    probes: list[tuple[int, int, int]] = field(default_factory=list)
+    refuse: list[agent_pb2.LaunchJobResponse] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    #: False: TERM and KILL are noted and nothing ends.
+    obeys: bool = True
+    port: int = 0
+    terms: list[int] = field(default_factory=list)
+    server: Any = None
+    entered: int = 0
+
+    def _check(self, context: Any) -> None:
+        token = dict(context.invocation_metadata())["authorization"].removeprefix("Bearer ")
+        assert verify(self.key, token, "controller", self.clock.time()).verified
+
+    async def LaunchJob(self, request: Any, context: Any) -> Any:
+        self._check(context)
+        spec = agent_pb2.LaunchSpec.FromString(request.spec)
+        rid = (spec.rid.job_id, spec.rid.run_attempt, spec.rid.step_id)
+        statement = verify_launch(self.key, request.launch_token, self.clock.time())
+        assert statement.rid == RuntimeId(*rid)
+        assert (statement.uid, statement.gid) == (spec.uid, spec.gid)
+        assert statement.spec_digest == hashlib.sha256(request.spec).hexdigest()
+        assert statement.node == self.name == request.target_node
+        self.terms.append(request.term)
+        self.entered += 1
+        await self.gate.wait()
+        self.launches.append(spec)
+        if self.refuse:
+            return self.refuse.pop(0)
+        self.held[rid] = "live"
+        return agent_pb2.LaunchJobResponse(
+            success=True, stdout_path="/out", stderr_path="/err", started_at=time.time()
+        )
+
+    async def CancelJob(self, request: Any, context: Any) -> Any:
+        self._check(context)
+        self.cancels.append(request)
+        mine = [rid for rid in self.held if rid[:2] == (request.rid.job_id, request.rid.run_attempt)]
+        if self.obeys and not request.HasField("signal"):
+            for rid in mine:
+                del self.held[rid]
+            return agent_pb2.AgentCancelJobResponse(active=False)
+        return agent_pb2.AgentCancelJobResponse(active=bool(mine))
+
+    async def ProbeStepd(self, request: Any, context: Any) -> Any:
+        self._check(context)
+        rid = (request.rid.job_id, request.rid.run_attempt, request.rid.step_id)
+        self.probes.append(rid)
+        state = self.held.get(rid, "")
+        return agent_pb2.ProbeStepdResponse(active=bool(state), state=state)
+
+    async def start(self) -> None:
+        self.server = aio.server(options=(("grpc.so_reuseport", 0),))
+        agent_pb2_grpc.add_SlurmAgentServicer_to_server(self, self.server)
+        self.port = self.server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self.server.start()
+
+    async def stop(self) -> None:
+        if self.server is not None:
+            await self.server.stop(None)
+            self.server = None
+
+    @property
+    def attempts(self) -> list[tuple[int, int]]:
+        """(job, attempt) of every launch that was carried out."""
+        return [(spec.rid.job_id, spec.rid.run_attempt) for spec in self.launches]
+
+
+@dataclass
+class Cluster:
+    """One controller, some scripted agents, and clients."""
+
+    folder: Path
+    text: str
+    clock: FakeClock
+    controller: Controller
+    agents: dict[str, ScriptedAgent] = field(default_factory=dict)
+    channel: Any = None
+    fatal: list[BaseException] = field(default_factory=list)
+
+    @property
+    def state(self) -> Any:
+        return self.controller.ledger.state
+
+    def make(self) -> Controller:
+        return Controller(
+            parse_config(self.text),
+            self.folder / "state",
+            "127.0.0.1:0",
+            fatal=self.fatal.append,
+            paranoid=False,
+            clock=self.clock.time,
+            monotonic=self.clock.monotonic,
+        )
+
+    async def up(self) -> None:
+        await self.controller.start()
+        self.channel = aio.insecure_channel(
+            self.controller.address, options=(("grpc.use_local_subchannel_pool", 1),)
+        )
+
+    async def down(self) -> None:
+        if self.channel is not None:
+            await self.channel.close()
+            self.channel = None
+        await self.controller.stop()
+
+    async def crash(self) -> None:
+        """What SIGKILL leaves: nothing but the log; no effect is finished, nothing is told."""
+        for part in (self.controller.launcher, self.controller.fencer, self.controller.timers):
+            await part.stop()
+        await self.controller.scheduler.stop()
+        await self.down()
+
+    async def restart(self) -> None:
+        """A new process on the same directory."""
+        self.controller = self.make()
+        await self.up()
+
+    # -- clients
+
+    @property
+    def stub(self) -> controller_pb2_grpc.SlurmControllerStub:
+        return controller_pb2_grpc.SlurmControllerStub(self.channel)
+
+    @property
+    def history(self) -> accounting_pb2_grpc.SlurmAccountingStub:
+        return accounting_pb2_grpc.SlurmAccountingStub(self.channel)
+
+    def user(self, name: str = "root", ttl: float = 60, now: float | None = None) -> Any:
+        token = mint.mint_user(KEY.encode(), name, None, ttl, self.clock.time() if now is None else now)
+        return (("authorization", f"Bearer {token}"),)
+
+    def as_node(self, name: str) -> Any:
+        token = mint.mint_node(KEY.encode(), name, self.clock.time())
+        return (("authorization", f"Bearer {token}"),)
+
+    async def submit(self, user: str = "root", **fields: Any) -> int:
+        spec = common_pb2.JobSpec(script=b"#!/bin/sh\ntrue\n", name="j", work_dir="/tmp")
+        for key, value in fields.items():
+            if isinstance(value, list):
+                getattr(spec, key).extend(value)
+            else:
+                setattr(spec, key, value)
+        answer = await self.stub.SubmitJob(pb.SubmitJobRequest(spec=spec), metadata=self.user(user))
+        return int(answer.job_id)
+
+    async def add_agent(self, name: str, cpus: int = 4, **fields: Any) -> ScriptedAgent:
+        agent = ScriptedAgent(name, self.clock)
+        agent.gate.set()
+        await agent.start()
+        self.agents[name] = agent
+        await self.register(agent, cpus=cpus, **fields)
+        return agent
+
+    async def register(self, agent: ScriptedAgent, cpus: int = 4, boot: str = "boot-1", **fields: Any) -> Any:
+        request = pb.RegisterAgentRequest(
+            node=agent.name,
+            hostname=agent.name,
+            address="127.0.0.1",
+            port=agent.port,
+            cpus=cpus,
+            memory_mb=4000,
+            boot_id=boot,
+            version="0.1.0",
+            held=[
+                pb.HeldStep(
+                    rid=common_pb2.RuntimeId(job_id=job, run_attempt=attempt, step_id=step), state=state
+                )
+                for (job, attempt, step), state in agent.held.items()
+            ],
+            **fields,
+        )
+        return await self.stub.RegisterAgent(request, metadata=self.as_node(agent.name))
+
+    async def beat(self, agent: ScriptedAgent, boot: str = "boot-1", snapshot: bool = True) -> Any:
+        request = pb.HeartbeatRequest(node=agent.name, boot_id=boot, has_snapshot=snapshot)
+        for (job, attempt, step), state in agent.held.items():
+            request.held.add(
+                rid=common_pb2.RuntimeId(job_id=job, run_attempt=attempt, step_id=step), state=state
+            )
+        return await self.stub.Heartbeat(request, metadata=self.as_node(agent.name))
+
+    async def report(
+        self, agent: ScriptedAgent, job: int, attempt: int = 1, code: int = 0, signal: int = 0, **fields: Any
+    ) -> int:
+        agent.held.pop((job, attempt, fields.get("step_id", STEP_BATCH)), None)
+        request = pb.ReportJobStatusRequest(
+            rid=common_pb2.RuntimeId(
+                job_id=job, run_attempt=attempt, step_id=fields.get("step_id", STEP_BATCH)
+            ),
+            node=agent.name,
+            exit=common_pb2.ExitStatus(code=code, signal=signal),
+            started_at=self.clock.time() - 1,
+            ended_at=self.clock.time(),
+        )
+        answer = await self.stub.ReportJobStatus(request, metadata=self.as_node(agent.name))
+        return int(answer.verdict)
+
+    async def job(self, job_id: int, user: str = "root") -> Any:
+        answer = await self.stub.GetJobs(
+            pb.GetJobsRequest(jobs=[pb.JobTarget(job_id=job_id)], detail=True), metadata=self.user(user)
+        )
+        return answer.jobs[0]
+
+    async def in_state(self, job_id: int, state: int) -> None:
+        await until(
+            lambda: self.state.jobs[job_id].state == state, f"{self.state.jobs.get(job_id)} -> {state}"
+        )
+
+
+def config_text(extra: str = "", scheduler: str = "", controller: str = "") -> str:
+    return f"""
+cluster_name = "test"
+[controller]
+{controller}
+[scheduler]
+kill_wait_secs = 2
+{scheduler}
+[accounting]
+enabled = {"true" if "history" in extra else "false"}
+[auth]
+plugin = "jwt"
+mode = "required"
+jwt_key = "{KEY}"
+[[partitions]]
+name = "debug"
+default = true
+nodes = "ALL"
+{extra if extra != "history" else ""}
+"""
+
+
+Factory = Callable[..., Awaitable[Cluster]]
+
+
+@pytest.fixture
+async def clusters(tmp_path: Path) -> AsyncIterator[Factory]:
+    """Makes clusters with a started controller; all of them are stopped at the end and checked."""
+    made: list[Cluster] = []
+
+    async def make(**parts: str) -> Cluster:
+        clock = FakeClock()
+        folder = tmp_path / f"c{len(made)}"
+        cluster = Cluster(folder, config_text(**parts), clock, None)  # type: ignore[arg-type]
+        cluster.controller = cluster.make()
+        made.append(cluster)
+        await cluster.up()
+        return cluster
+
+    yield make
+    for cluster in made:
+        for agent in cluster.agents.values():
+            agent.gate.set()
+        await cluster.down()
+        for agent in cluster.agents.values():
+            await agent.stop()
+        assert not cluster.fatal
+        with contextlib.suppress(ImportError):
+            from spur_ctld.state import invariants
+
+            assert not invariants.check(cluster.state)
+        for agent in cluster.agents.values():
+            assert len(set(agent.attempts)) == len(agent.attempts), "an attempt was launched twice"
+
+
+@pytest.fixture
+async def cluster(clusters: Factory) -> Cluster:
+    """One controller with the usual settings."""
+    return await clusters()
