@@ -161,8 +161,8 @@ def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[
         if not reports and step_state is JobState.CANCELLED:
             worst = Exit(signal=_SIGTERM)
     usage = Usage(
-        user_secs=sum(report.usage.user_secs for report in reports),
-        system_secs=sum(report.usage.system_secs for report in reports),
+        user_secs=sum((report.usage.user_secs for report in reports), 0.0),
+        system_secs=sum((report.usage.system_secs for report in reports), 0.0),
         max_rss_kb=max((report.usage.max_rss_kb for report in reports), default=0),
     )
     rss_node = next(

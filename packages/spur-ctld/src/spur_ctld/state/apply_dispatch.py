@@ -61,6 +61,8 @@ def _why_not(state: ClusterState, job: Job | None, op: DispatchBegin) -> str:
         return f"attempt {op.attempt} is not the next one ({job.run_attempt + 1})"
     if job.array_pending and (op.task is None or op.task not in IndexSet(job.array_pending)):
         return f"array task {op.task} is not pending"
+    if not job.array_pending and op.task not in (None, job.array_task_id):
+        return f"array task {op.task} is not pending"
     if not op.slices or len({part.node for part in op.slices}) != len(op.slices):
         return "a dispatch names each of its nodes once"
     for part in op.slices:
