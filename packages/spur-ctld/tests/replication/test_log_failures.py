@@ -46,6 +46,23 @@ def test_every_call_may_fail_and_nothing_acknowledged_is_lost(tmp_path: Path) ->
             assert last <= len(acknowledged) + 1, "at most the write that failed"
 
 
+def test_a_write_is_one_write_and_one_sync_and_new_names_are_synced(tmp_path: Path) -> None:
+    files = FailingFiles()
+    log = SegmentLog(tmp_path, files, segment_bytes=150)
+    log.load()
+    done = []
+    for index in range(1, 5):
+        files.calls.clear()
+        log.write(HardState(1, 1) if index == 1 else None, index, [Entry(index, 1, b"x" * 60)])
+        done.append(list(files.calls))
+    begun = ["create", "write", "datasync", "sync_dir"]
+    assert done == [begun, ["write", "datasync"], begun, ["write", "datasync"]]
+    files.calls.clear()
+    log.compact(2)
+    assert files.calls == ["unlink", "sync_dir"]
+    log.close()
+
+
 def test_a_failed_store_refuses_everything(tmp_path: Path) -> None:
     files = FailingFiles()
     log = SegmentLog(tmp_path, files)

@@ -115,6 +115,19 @@ def test_segments_roll_and_old_ones_go(tmp_path: Path) -> None:
     assert stored.entries == entries(stored.base.index + 1, 41 - stored.base.index, size=60)
 
 
+def test_compaction_keeps_everything_after_the_index(tmp_path: Path) -> None:
+    log = opened(tmp_path, segment_bytes=200)
+    for index in range(1, 31):
+        log.write(HardState(1, 1) if index == 1 else None, index, entries(index, 1, size=60))
+    for index in range(1, 31):
+        log.compact(index)
+        stored = reload(tmp_path)
+        assert stored.base.index <= index
+        assert stored.base.index + len(stored.entries) == 30
+    log.close()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_restart_forgets_what_was_before(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.write(HardState(1, 1), 1, entries(1, 5))

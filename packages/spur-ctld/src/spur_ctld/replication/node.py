@@ -388,7 +388,8 @@ class Node:
         # Its own no-op is applied, so everything before it is.
         leads = core.role is Role.LEADER and core.log.term_at(core.applied) == core.term
         now = (Role.LEADER if leads else Role.FOLLOWER, core.term)
-        if now == self._announced:
+        # Terms come and go for a follower; only those it leads concern anybody.
+        if now == self._announced or (not leads and self._announced[0] is Role.FOLLOWER):
             return
         self._announced = now
         _log.info("role_changed role=%s term=%d", now[0].value, now[1])

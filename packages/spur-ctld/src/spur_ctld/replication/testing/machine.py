@@ -26,6 +26,4 @@ class ListMachine:
 
     def restore(self, chunks: Iterator[bytes]) -> None:
         self.restores += 1
-        self.commands = [
-            cmd for chunk in chunks for cmd in msgspec.msgpack.decode(chunk, type=list[bytes])
-        ]
+        self.commands = [cmd for chunk in chunks for cmd in msgspec.msgpack.decode(chunk, type=list[bytes])]

@@ -45,9 +45,13 @@ class Weather(msgspec.Struct, frozen=True):
     keep: int = 10
 
 
-#: Elections all the time, slow disks, members that fall far behind.
+#: Nothing fails.
+CALM = Weather(loss=0.0, duplicate=0.0, crash_every=0, crash_all_every=0, cut_every=0)
+#: Some of everything.
+RAIN = Weather()
+#: Elections all the time, slow disks, members that fall behind.
 STORM = Weather(
-    loss=0.15, delay=80, sync=150, crash_every=700, crash_all_every=5000, cut_every=600, transfer_every=3000
+    loss=0.1, delay=50, sync=60, crash_every=1500, crash_all_every=9000, cut_every=1000, transfer_every=3000
 )
 
 
@@ -121,6 +125,10 @@ class Host:
         )
         self._tick(self.life)
 
+    def resume(self) -> None:
+        if self.core is None:
+            self.start()
+
     def crash(self) -> None:
         self.core = None
         self.life += 1
@@ -189,10 +197,10 @@ class Host:
         core = self.core
         if core is None:
             return
-        if isinstance(msg, InstallSnapshot) and msg.meta.index > self.disk.snapshot.index:
-            if msg.meta.index > core.commit:
-                # The file is durable before the message is stepped.
-                self.disk.snapshot, self.disk.state = msg.meta, self._sim.snapshots[msg.meta]
+        wanted = max(core.commit, self.disk.snapshot.index)
+        if isinstance(msg, InstallSnapshot) and msg.meta.index > wanted:
+            # The file is durable before the message is stepped.
+            self.disk.snapshot, self.disk.state = msg.meta, self._sim.snapshots[msg.meta]
         core.step(msg)
         self.turn()
 
@@ -307,7 +315,7 @@ class Simulator:
             if host.core is not None:
                 host.crash()
                 self.crashes += 1
-                self.after(200 + self.some(1500), lambda host=host: host.core or host.start())
+                self.after(200 + self.some(1500), host.resume)
 
     def _partition(self) -> None:
         if self._cut:
@@ -330,9 +338,12 @@ class Simulator:
         self.weather = msgspec.structs.replace(self.weather, loss=0.0, duplicate=0.0)
         self._cut.clear()
         for host in self.hosts.values():
-            if host.core is None:
-                host.start()
-        self.after(15_000, lambda: [host.propose(b"last") for host in self.hosts.values()])
+            host.resume()
+        self.after(15_000, self._last_command)
+
+    def _last_command(self) -> None:
+        for host in self.hosts.values():
+            host.propose(b"last")
 
     def _check_agreement(self) -> None:
         states = {host.id: host.state for host in self.hosts.values()}
