@@ -7,9 +7,8 @@ to be seen twice again.
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from spur_core.states import JobState
+from spur_core.states import ACTIVE_STATES, JobState
 from spur_ctld.api.node_view import Load
-from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Job
@@ -17,8 +16,8 @@ from spur_ctld.state.records import Job
 #: Two snapshots that miss an attempt must be at least this far apart, in seconds.
 ABSENCE_SECS: Final = 60.0
 
-Held = tuple[int, int, int]
-"""(job id, attempt, step id) of a supervisor that an agent holds."""
+#: (job id, attempt, step id, "live" or "finished") of a supervisor that an agent holds.
+Held = tuple[int, int, int, str]
 
 
 class Findings(NamedTuple):
@@ -67,10 +66,12 @@ class NodeMemory:
         """Both directions, by exact identity; a consistent list only."""
         obsolete = {
             (job_id, attempt)
-            for job_id, attempt, _ in held
-            if not belongs(state.jobs.get(job_id), attempt, node, state.next_job_id, job_id)
+            for job_id, attempt, _, life in held
+            # What has ended waits for its report to be taken; there is nothing to kill.
+            if life != "finished"
+            and not belongs(state.jobs.get(job_id), attempt, node, state.next_job_id, job_id)
         }
-        present = {(job_id, attempt) for job_id, attempt, _ in held}
+        present = {(job_id, attempt) for job_id, attempt, _, _ in held}
         lost = []
         use = state.use.get(node)
         expected: set[tuple[str, int, int]] = set()
@@ -102,9 +103,4 @@ def belongs(job: Job | None, attempt: int, node: str, next_job_id: int, job_id: 
         return job_id >= next_job_id
     if job.run_attempt != attempt:
         return attempt > job.run_attempt
-    return node in live_nodes(job) and job.dispatch_at is not None
-
-
-def main_step(job: Job) -> int:
-    """The step whose end is the end of the job's part on a node."""
-    return step_of(job)
+    return job.state in ACTIVE_STATES and node in live_nodes(job)

@@ -52,9 +52,7 @@ NODE_CALLS = [
     ("DeregisterAgent", pb.DeregisterAgentRequest(node="n1")),
     (
         "ReportJobStatus",
-        pb.ReportJobStatusRequest(
-            node="n1", rid=common_pb2.RuntimeId(job_id=1, run_attempt=1, step_id=0)
-        ),
+        pb.ReportJobStatusRequest(node="n1", rid=common_pb2.RuntimeId(job_id=1, run_attempt=1, step_id=0)),
     ),
 ]
 
@@ -105,7 +103,7 @@ async def test_a_token_that_expires_is_refused_soon_after_it_was_accepted(cluste
     metadata = cluster.user(ttl=30)
     await cluster.stub.GetJobs(pb.GetJobsRequest(), metadata=metadata)
     cluster.clock.ahead += 100
-    status, code, _ = await refused(cluster.stub.GetJobs(pb.GetJobsRequest(), metadata=metadata))
+    _status, code, _ = await refused(cluster.stub.GetJobs(pb.GetJobsRequest(), metadata=metadata))
     assert code == "credential_expired"
 
 
@@ -118,9 +116,7 @@ async def test_a_node_speaks_only_for_itself(cluster):
         status, _, _ = await refused(getattr(cluster.stub, name)(request, metadata=cluster.as_node("n2")))
         assert status is CODES.PERMISSION_DENIED, name
     status, _, _ = await refused(
-        cluster.stub.DrainNode(
-            pb.DrainNodeRequest(node="n1", reason="x"), metadata=cluster.as_node("n2")
-        )
+        cluster.stub.DrainNode(pb.DrainNodeRequest(node="n1", reason="x"), metadata=cluster.as_node("n2"))
     )
     assert status is CODES.PERMISSION_DENIED
     await cluster.stub.DrainNode(
@@ -201,5 +197,5 @@ async def test_plugin_none_believes_local_callers(clusters):
     assert made.state.jobs[answer.job_id].request.user == "nobody"
     status, code, _ = await refused(made.stub.SubmitJob(request))
     assert code == "credential_missing"
-    status, code, _ = await refused(made.stub.SubmitJob(request, metadata=(("x-spur-user", "nosuch"),)))
+    _status, code, _ = await refused(made.stub.SubmitJob(request, metadata=(("x-spur-user", "nosuch"),)))
     assert code == "unknown_user"

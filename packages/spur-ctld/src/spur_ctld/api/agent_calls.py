@@ -1,8 +1,7 @@
 """What agents say: who they are, that they live, what they hold, how steps ended."""
 
-import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from spur_auth import mint
@@ -14,11 +13,10 @@ from spur_ctld.api import parse
 from spur_ctld.api.caller import CALLER
 from spur_ctld.api.node_view import Load
 from spur_ctld.dispatch.nodes import node_address
-from spur_ctld.node_memory import Held
+from spur_ctld.node_memory import Held, belongs
 from spur_ctld.settings import overlay
 from spur_ctld.site import Site
 from spur_ctld.state import ops
-from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.records import Exit, Gres, Node, Usage
 from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
@@ -40,7 +38,7 @@ class AgentCalls:
     """RegisterAgent, Heartbeat, DeregisterAgent, ReportJobStatus."""
 
     site: Site
-    _background: "set[asyncio.Task[None]]"
+    _in_background: Callable[[Coroutine[Any, Any, None]], None]
 
     def _require(self, node: str) -> None:
         """The caller is the agent of exactly that node."""
@@ -120,17 +118,12 @@ class AgentCalls:
     async def _end_obsolete(self, node: str, job_id: int, attempt: int) -> None:
         known = self.site.ledger.state.nodes.get(node)
         job = self.site.ledger.state.jobs.get(job_id)
-        if known is None or (job is not None and job.run_attempt == attempt and node in live_nodes(job)):
+        if known is None or belongs(job, attempt, node, self.site.ledger.state.next_job_id, job_id):
             return
         try:
             await self.site.agents.end(node_address(known), job_id, attempt, 0, "superseded")
         except SpurError as error:
             log.info("obsolete_waits job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)
-
-    def _in_background(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     async def DeregisterAgent(
         self, request: pb.DeregisterAgentRequest, context: Any
@@ -188,7 +181,7 @@ class AgentCalls:
 
 def held_steps(messages: Iterable[pb.HeldStep]) -> list[Held]:
     """Exact identities of an agent's list."""
-    return [parse.runtime_id(message.rid, "held") for message in messages]
+    return [(*parse.runtime_id(message.rid, "held"), message.state) for message in messages]
 
 
 def exit_record(message: common_pb2.ExitStatus) -> Exit:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal as signals
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from spur_auth.kinds import USER, Identity
@@ -32,6 +32,7 @@ class JobsWrite:
     """SubmitJob, CancelJob, UpdateJob, RequeueJob."""
 
     site: Site
+    _in_background: Callable[[Coroutine[Any, Any, None]], None]
 
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Any) -> pb.SubmitJobResponse:
         site = self.site
@@ -75,7 +76,7 @@ class JobsWrite:
             if id(message) in answers:
                 refusal = answers[id(message)]
                 if refusal is None and signal is not None:
-                    await self._signal_jobs(message, who, signal, full=True)
+                    self._in_background(self._kill_now(message, who, signal))
             else:
                 refusal = await self._signal_target(message, request, who, signal)
             response.results.append(_result(message, refusal))
@@ -91,6 +92,13 @@ class JobsWrite:
         result = await self.site.ledger.commit(op)
         assert isinstance(result, ops.TargetsResult)
         return result.results
+
+    async def _kill_now(self, message: pb.JobTarget, who: ops.Who, signal: int) -> None:
+        """KILL was asked for: what the cancel's fence would end gently ends at once."""
+        try:
+            await self._signal_jobs(message, who, signal, full=True)
+        except SpurError as error:
+            log.debug("kill_left_to_fence job=%d why=%r", message.job_id, error.text)
 
     async def _signal_target(
         self, message: pb.JobTarget, request: pb.CancelJobRequest, who: ops.Who, signal: int | None

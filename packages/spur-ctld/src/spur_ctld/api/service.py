@@ -1,6 +1,8 @@
 """The SlurmController service: its handlers side by side."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from spur_ctld.api.agent_calls import AgentCalls
 from spur_ctld.api.cluster_info import ClusterInfo
@@ -19,6 +21,12 @@ class ControllerService(
     def __init__(self, site: Site) -> None:
         self.site = site
         self._background: set[asyncio.Task[None]] = set()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work that the answer does not wait for; what must happen is in the state and happens anyway."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
         """Drop what still runs behind answered calls."""
