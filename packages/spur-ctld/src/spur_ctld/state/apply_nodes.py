@@ -87,9 +87,25 @@ def register(state: ClusterState, op: NodeRegister) -> Done:
         )
         if known.boot_id and said.boot_id and known.boot_id != said.boot_id:
             _rebooted(state, said.name, op.at)
+    _drain_if_too_small(state, said.name, op.at)
     state.emit(NodeChanged(said.name))
     state.emit(RoomFreed((said.name,)))
     return Done()
+
+
+def _drain_if_too_small(state: ClusterState, name: str, at: float) -> None:
+    """A node that lost hardware which is in use gets no more work until somebody looked."""
+    node, use = state.nodes[name], state.use_of(name)
+    total = {(item.name, item.type): item.count for item in node.gres}
+    short = [key[0] for key, count in use.gres.items() if count > total.get(key, 0)]
+    if node.memory_mb and use.memory_mb > node.memory_mb:
+        short.insert(0, "memory")
+    if use.cpus > node.cpus:
+        short.insert(0, "CPUs")
+    if short and not node.drain:
+        state.nodes[name] = msgspec.structs.replace(
+            node, drain=True, reason=f"registered with less than is in use: {', '.join(short)}", reason_at=at
+        )
 
 
 def _rebooted(state: ClusterState, name: str, at: float) -> None:

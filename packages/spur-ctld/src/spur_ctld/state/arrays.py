@@ -34,6 +34,7 @@ def split_task(state: ClusterState, record: Job, task: int) -> Job:
     if not left:
         alone = msgspec.structs.replace(record, array_pending=(), array_task_id=task)
         state.put_job(alone)
+        put_job_row(state, alone)
         return alone
     state.put_job(msgspec.structs.replace(record, array_pending=left.ranges))
     put_job_row(state, state.jobs[record.job_id])

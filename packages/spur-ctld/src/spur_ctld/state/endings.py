@@ -47,16 +47,25 @@ def finish(
     state.emit(JobEnded(job.job_id, attempt_of(done), end))
 
 
+def may_fence(job: Job, outcome: JobState) -> bool:
+    """Whether a fence with that outcome has its way.
+
+    A requeue in progress may still be turned into an end, never the other way.
+    """
+    if job.fence is None:
+        return True
+    return job.fence.outcome is JobState.PENDING and outcome is not JobState.PENDING
+
+
 def begin_fence(state: ClusterState, job: Job, fence: Fence) -> bool:
     """Put `fence` over an active attempt; with no target left its outcome is applied at once.
 
     Returns:
         False when a fence is there that the new one does not outrank (nothing changed).
     """
+    if not may_fence(job, fence.outcome):
+        return False
     if job.fence is not None:
-        # A requeue in progress may still be turned into an end, never the other way.
-        if job.fence.outcome is not JobState.PENDING or fence.outcome is JobState.PENDING:
-            return False
         fence = msgspec.structs.replace(fence, targets=job.fence.targets)
     fenced = msgspec.structs.replace(
         job,

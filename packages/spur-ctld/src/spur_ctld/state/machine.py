@@ -18,6 +18,7 @@ from spur_ctld.state import (
     apply_fence,
     apply_nodes,
     apply_submit,
+    dependencies,
     ops,
 )
 from spur_ctld.state.cluster import ClusterState
@@ -73,11 +74,15 @@ def _outbox_ack(state: ClusterState, op: ops.OutboxAck) -> ops.Done:
 
 
 def _purge(state: ClusterState, op: ops.Purge) -> ops.Done:
-    """Ended jobs leave; one that the database does not hold yet, or that is not over, stays."""
+    """Ended jobs leave; one that is not over, that the database does not hold yet, or that a live job's
+    dependency names, stays."""
     waiting = {job_id for job_id, _ in state.outbox}
+    named = dependencies.referenced(state)
     for job_id in op.job_ids:
         job = state.jobs.get(job_id)
-        if job is not None and _over(job) and job_id not in waiting:
+        if job is None or not _over(job) or job_id in waiting:
+            continue
+        if job_id not in named and job.array_job_id not in named:
             state.drop_job(job_id)
             state.emit(JobChanged(job_id))
     for request_id in [key for key, answer in state.answers.items() if answer.at < op.answers_before]:

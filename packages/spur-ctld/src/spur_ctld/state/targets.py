@@ -33,28 +33,17 @@ def resolve(state: ClusterState, target: Target) -> "list[Job] | Refusal":
     return found or NO_SUCH_JOB
 
 
-def resolve_split(state: ClusterState, target: Target, who: Who) -> "list[Job] | Refusal":
-    """As `resolve`, but pending tasks that are named become records of their own first.
+def named_parts(state: ClusterState, target: Target, job: Job) -> list[Job]:
+    """The records to change for `job`, one of those that `resolve` found.
 
-    A refusal leaves everything as it was.
+    Pending tasks that the target singles out become records of their own here; so this is called only
+    once it is certain that they will be changed.
     """
-    found = resolve(state, target)
-    if isinstance(found, Refusal):
-        return found
-    if not all(may(who, job) for job in found):
-        return DENIED
-    if target.tasks is None:
-        return found
-    out: list[Job] = []
-    wanted = IndexSet(target.tasks)
-    for job in found:
-        if not job.array_pending:
-            out.append(job)
-            continue
-        pending = IndexSet(job.array_pending)
-        named = pending.intersection(wanted)
-        if len(named) == len(pending):
-            out.append(job)
-            continue
-        out.extend(split_task(state, state.jobs[job.job_id], index) for index in named)
-    return out
+    job = state.jobs[job.job_id]
+    if target.tasks is None or not job.array_pending:
+        return [job]
+    pending = IndexSet(job.array_pending)
+    named = pending.intersection(IndexSet(target.tasks))
+    if len(named) == len(pending):
+        return [job]
+    return [split_task(state, state.jobs[job.job_id], index) for index in named]
