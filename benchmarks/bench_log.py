@@ -2,7 +2,7 @@
 
     python benchmarks/bench_log.py [--dir DIR] [--seconds S]
 
-Every command is 200 bytes, and is acknowledged after fdatasync and apply.  DIR decides which disk is measured.
+Every command is 200 bytes and is acknowledged after fdatasync and apply.  DIR decides which disk is measured.
 """
 
 import argparse

@@ -11,22 +11,18 @@ from spur_ctld.replication.limits import Limits
 
 ROUNDS = 10
 #: Small enough that segments, snapshots and compaction are hit as well.
-LIMITS = Limits(snapshot_entries=700, keep_entries=50)
+LIMITS = Limits(snapshot_entries=700, keep_entries=50, segment_bytes=40_000)
 
 CHILD = """
 import asyncio, itertools, os, sys
 from pathlib import Path
-from spur_ctld.replication import recovery
 from spur_ctld.replication.limits import Limits
-from spur_ctld.replication.log import SegmentLog
 from spur_ctld.replication.node import Node
 from spur_ctld.replication.testing.machine import ListMachine
 
-recovery.SegmentLog = lambda folder, files: SegmentLog(folder, files, segment_bytes=40_000)
-
 async def main():
     node = Node(Path(sys.argv[1]), ListMachine(), fatal=lambda error: os._exit(9),
-                limits=Limits(snapshot_entries=700, keep_entries=50))
+                limits=Limits(snapshot_entries=700, keep_entries=50, segment_bytes=40_000))
     await node.start()
     names = itertools.count()
 

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Iterator
 
 from spur_ctld.replication.limits import Limits
+from spur_ctld.replication.testing.files import FailingFiles
 from spur_ctld.replication.testing.machine import ListMachine
 
-LIMITS = Limits(snapshot_entries=100, keep_entries=10)
+LIMITS = Limits(snapshot_entries=100, keep_entries=10, segment_bytes=1000)
 
 
 async def fill(node, start: int, count: int) -> None:
@@ -42,6 +43,7 @@ async def test_an_unreadable_newest_snapshot_costs_nothing(start_node, state_dir
         await fill(node, batch * 120, 120)
         await until(lambda batch=batch: node.metrics().snapshots > batch)
     await node.stop()
+    assert not (state_dir / "raft" / "log" / f"{1:016x}.seg").exists()
     newest = max((state_dir / "raft" / "snap").iterdir())
     newest.write_bytes(newest.read_bytes()[:-1])
     node = await start_node(limits=LIMITS)
@@ -91,4 +93,19 @@ async def test_stopping_does_not_wait_for_a_snapshot(start_node, state_dir, unti
     node = await start_node()
     assert node.machine.commands == [b"%d" % at for at in range(120)]
     assert not list((state_dir / "raft" / "snap").glob("*.tmp"))
+    assert fatal == []
+
+
+async def test_a_snapshot_waits_for_room(start_node, until, fatal, caplog) -> None:
+    files = FailingFiles()
+    node = await start_node(files=files, limits=LIMITS)
+    await fill(node, 0, 120)
+    await until(lambda: node.metrics().snapshots == 1)
+    files.free = LIMITS.free_bytes + node.metrics().snapshot_bytes
+    await fill(node, 120, 240)
+    assert node.metrics().snapshots == 1
+    assert caplog.text.count("snapshot_put_off") == 1
+    files.free = None
+    await fill(node, 360, 20)
+    await until(lambda: node.metrics().snapshots == 2)
     assert fatal == []

@@ -11,6 +11,7 @@ class Limits(msgspec.Struct, frozen=True):
         batch_commands, batch_bytes: one group commit.
         waiting, waiting_bytes: accepted but not yet applied; beyond it `Overloaded`.
         apply_entries, apply_seconds: applied in one turn of the event loop.
+        segment_bytes: a log file that reaches it is followed by a new one.
         snapshot_entries, snapshot_bytes: applied since the last snapshot that cause a new one.
         keep_entries: kept behind a snapshot, so that a short absence needs none.
         free_bytes: below it commands are refused.
@@ -24,6 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
     waiting_bytes: int = 64 << 20
     apply_entries: int = 2000
     apply_seconds: float = 0.008
+    segment_bytes: int = 16 << 20
     snapshot_entries: int = 50_000
     snapshot_bytes: int = 64 << 20
     keep_entries: int = 5000

@@ -103,6 +103,8 @@ class Node:
         self._since_snapshot = 0
         self._disk = _Disk(0.0, 0, 0, 0)
         self._low = False
+        #: A snapshot is due, but there is no room for it.
+        self._cramped = False
         self._free_looked = 0.0
         self._writes = self._written_entries = self._snapshots = self._snapshot_bytes = 0
         self._write_seconds = self._write_seconds_max = self._snapshot_seconds = 0.0
@@ -123,10 +125,13 @@ class Node:
             self._members,
             self._files,
             schema=self._schema,
+            segment_bytes=self._limits.segment_bytes,
         )
         opened = self._opened
         snapshot, stored = opened.snapshot, opened.stored
         try:
+            if snapshot.index:
+                self._snapshot_bytes = opened.snapshots.path(snapshot).stat().st_size
             self._machine.restore(opened.snapshots.read(snapshot) if snapshot.index else iter(()))
             self._core = Core(
                 self._member_id,
@@ -441,6 +446,15 @@ class Node:
         if self._snapshotting or self._stopping or not fresh:
             return
         if fresh < limits.snapshot_entries and self._since_snapshot < limits.snapshot_bytes:
+            return
+        # A snapshot that fills the disk would end the process, again after every restart; without one the
+        # log grows until commands are refused, and everything else goes on.
+        cramped = self._disk.free < limits.free_bytes + 2 * self._snapshot_bytes
+        if cramped != self._cramped:
+            self._cramped = cramped
+            if cramped:
+                _log.warning("snapshot_put_off path=%s free=%d", self._opened.folder, self._disk.free)
+        if cramped:
             return
         self._snapshotting = True
         self._since_snapshot = 0

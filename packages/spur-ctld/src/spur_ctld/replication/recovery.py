@@ -16,7 +16,7 @@ from spur_core.errors import StateError
 from spur_ctld.replication.api import Stored
 from spur_ctld.replication.errors import BadSnapshot
 from spur_ctld.replication.files import Files
-from spur_ctld.replication.log import SegmentLog
+from spur_ctld.replication.log import SEGMENT_BYTES, SegmentLog
 from spur_ctld.replication.meta import (
     DirectoryLock,
     Member,
@@ -45,7 +45,13 @@ class Opened(msgspec.Struct, frozen=True, eq=False):
 
 
 def open_directory(
-    state_dir: Path, member_id: int, members: Sequence[Member], files: Files, *, schema: int
+    state_dir: Path,
+    member_id: int,
+    members: Sequence[Member],
+    files: Files,
+    *,
+    schema: int,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> Opened:
     """Lock and read `<state_dir>/raft`, creating it when it is new.
 
@@ -53,7 +59,7 @@ def open_directory(
         StateError: not writable, in use, somebody else's, lost or damaged; one line that names the path.
     """
     try:
-        return _open(state_dir, member_id, members, files, schema)
+        return _open(state_dir, member_id, members, files, schema, segment_bytes)
     except OSError as error:
         where = error.filename or state_dir
         raise StateError(
@@ -62,15 +68,22 @@ def open_directory(
         ) from error
 
 
-def _open(state_dir: Path, member_id: int, members: Sequence[Member], files: Files, schema: int) -> Opened:
+def _open(
+    state_dir: Path,
+    member_id: int,
+    members: Sequence[Member],
+    files: Files,
+    schema: int,
+    segment_bytes: int,
+) -> Opened:
     folder = state_dir / "raft"
     for path in (folder, folder / "log", folder / "snap"):
         if not path.is_dir():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             files.sync_dir(path.parent)
     lock = DirectoryLock(folder / "lock", state_dir)
+    log = SegmentLog(folder / "log", files, segment_bytes=segment_bytes)
     try:
-        log = SegmentLog(folder / "log", files)
         stored = log.load()
         meta = _identify(folder, stored, log, member_id, members, files)
         snapshots = SnapshotStore(folder / "snap", meta.cluster_id, files, schema=schema)
@@ -78,6 +91,7 @@ def _open(state_dir: Path, member_id: int, members: Sequence[Member], files: Fil
         snapshot = choose_snapshot(snapshots, stored)
         stored = _join(log, stored, snapshot)
     except BaseException:
+        log.close()
         lock.release()
         raise
     return Opened(folder, lock, meta, log, snapshots, stored, snapshot)
