@@ -1,7 +1,8 @@
 """How an agent gets a supervisor that is not its child.
 
 Spawner mode: `spurstepd --spawner` has one end of a stream socketpair as its standard input.  It says
-SpawnerReady once, then answers each SpawnRequest in order with a SpawnReply.  It ends at end-of-file.
+SpawnerReady once, then answers each SpawnRequest with a SpawnReply of the same id; several may be under
+way at a time and answers come as they are ready.  It ends at end-of-file.
 
 Exec mode: `spurstepd --session DIR`, standard output a pipe.  The process detaches itself and writes
 5-byte records there: `P` + u32 pid, then nothing and end-of-file when all is well, or `E` + u32 errno.

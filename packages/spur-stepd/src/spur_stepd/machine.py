@@ -1,0 +1,412 @@
+"""What a supervisor decides: events in, actions out, no I/O and no clock.
+
+Each method is an event.  It takes the monotonic time where time matters and returns what the shell has to
+do, in order; the shell answers some of them with another event.  `TRANSITIONS` holds every change of state.
+
+    Launch ──► start_failed | tasks_ready ──► RecordStart ──► start_failed | start_recorded ──► OpenGate
+    ObserveExit ──► exit_written | exit_not_written
+    Push ──► pushed          KillLeftovers ──► leftovers          Cleanup ──► cleaned
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import namedtuple
+from typing import TYPE_CHECKING
+
+from spur_core.errors import IllegalTransition
+from spur_proto_lite import notify
+
+if TYPE_CHECKING:
+    from typing import Final, NamedTuple
+
+    class Launch(NamedTuple):
+        """Groups, work dir, script, files, and the tasks forked up to the gate."""
+
+    class RecordStart(NamedTuple):
+        """Journal `Started`, rewrite the descriptor."""
+
+    class OpenGate(NamedTuple):
+        """Let the tasks exec."""
+
+    class AnswerStart(NamedTuple):
+        """Answer everybody who asked for `start`."""
+
+    class AbortTasks(NamedTuple):
+        """Kill tasks that wait at the gate."""
+
+    class Record(NamedTuple):
+        """Append to the journal."""
+
+        event: str
+        data: dict[str, object]
+
+    class Deliver(NamedTuple):
+        """Send a signal to every process of the step."""
+
+        signal: int
+
+    class KillAll(NamedTuple):
+        """SIGKILL to the whole step at once."""
+
+    class Freeze(NamedTuple):
+        """Stop the step."""
+
+    class Thaw(NamedTuple):
+        """Let it go on."""
+
+    class LastWords(NamedTuple):
+        """Tell the user in the job's stderr why it ends."""
+
+        reason: str
+
+    class ObserveExit(NamedTuple):
+        """Read the OOM evidence, write the exit to the disk."""
+
+    class AnswerWaits(NamedTuple):
+        """Answer everybody who waits for the exit."""
+
+    class Push(NamedTuple):
+        """Notify the agent."""
+
+    class KillLeftovers(NamedTuple):
+        """Kill what the tasks have left behind and count what is still there."""
+
+    class Cleanup(NamedTuple):
+        """Remove groups, script and scratch.  `left`: processes that would not die."""
+
+        left: int
+
+    class Quit(NamedTuple):
+        """End the supervisor once its answers are out."""
+
+        code: int
+
+    Action = (
+        Launch
+        | RecordStart
+        | OpenGate
+        | AnswerStart
+        | AbortTasks
+        | Record
+        | Deliver
+        | KillAll
+        | Freeze
+        | Thaw
+        | LastWords
+        | ObserveExit
+        | AnswerWaits
+        | Push
+        | KillLeftovers
+        | Cleanup
+        | Quit
+    )
+else:
+    Launch = namedtuple("Launch", ())
+    RecordStart = namedtuple("RecordStart", ())
+    OpenGate = namedtuple("OpenGate", ())
+    AnswerStart = namedtuple("AnswerStart", ())
+    AbortTasks = namedtuple("AbortTasks", ())
+    Record = namedtuple("Record", ("event", "data"))
+    Deliver = namedtuple("Deliver", ("signal",))
+    KillAll = namedtuple("KillAll", ())
+    Freeze = namedtuple("Freeze", ())
+    Thaw = namedtuple("Thaw", ())
+    LastWords = namedtuple("LastWords", ("reason",))
+    ObserveExit = namedtuple("ObserveExit", ())
+    AnswerWaits = namedtuple("AnswerWaits", ())
+    Push = namedtuple("Push", ())
+    KillLeftovers = namedtuple("KillLeftovers", ())
+    Cleanup = namedtuple("Cleanup", ("left",))
+    Quit = namedtuple("Quit", ("code",))
+
+INIT = "init"
+READY = "ready"
+STARTING = "starting"
+RUNNING = "running"
+SUSPENDED = "suspended"
+EXITING = "exiting"
+EXITED = "exited"
+ACKNOWLEDGED = "acknowledged"
+FAILED = "failed"
+ABANDONED = "abandoned"
+
+#: state -> event -> next state.  A pair that is not here is an error and changes nothing.
+TRANSITIONS: Final[dict[str, dict[str, str]]] = {
+    INIT: {"ready": READY},
+    READY: {"start": STARTING, "teardown": ABANDONED, "timeout": ABANDONED},
+    STARTING: {"started": RUNNING, "failed": FAILED},
+    RUNNING: {"suspend": SUSPENDED, "ended": EXITING},
+    SUSPENDED: {"resume": RUNNING, "ended": EXITING},
+    EXITING: {"cleaned": EXITED},
+    EXITED: {"acknowledged": ACKNOWLEDGED},
+    ACKNOWLEDGED: {},
+    FAILED: {},
+    ABANDONED: {},
+}
+
+#: States in which tasks of the step run.
+ALIVE = frozenset({RUNNING, SUSPENDED})
+#: States after the last task.
+OVER = frozenset({EXITING, EXITED, ACKNOWLEDGED})
+
+#: Exit codes of the program.
+EXIT_DONE = 0
+EXIT_NOT_STARTED = 3
+
+#: Signals that reach a suspended step only after it was thawed.
+TERMINATING = frozenset(
+    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT, signal.SIGTERM, signal.SIGKILL}
+)
+
+#: Seconds.
+PUSH_FIRST_PAUSE = 1.0
+PUSH_LONGEST_PAUSE = 30.0
+WRITE_PAUSE = 1.0
+KILL_PAUSE = 1.0
+LEFTOVER_FIRST_PAUSE = 0.005
+LEFTOVER_LONGEST_PAUSE = 0.2
+LEFTOVER_PATIENCE = 10.0
+
+_ABANDON, _KILL, _WRITE, _PUSH, _LEFTOVERS = "abandon", "kill", "write", "push", "leftovers"
+
+
+class Machine:
+    """The state of one supervisor."""
+
+    def __init__(self, ranks: tuple[int, ...], start_timeout: float, grace: float) -> None:
+        """
+        Args:
+            ranks: the step's tasks on this node.
+            start_timeout: seconds after readiness in which `start` must come.
+            grace: seconds between SIGTERM and SIGKILL of a teardown that names none.
+        """
+        self.state = INIT
+        self.teardown_reason = ""
+        self.exit_seq = 0
+        self.acknowledged = False
+        self._running = set(ranks)
+        self._start_timeout = start_timeout
+        self._grace = grace
+        self._deadlines: dict[str, float] = {}
+        self._push_pause = PUSH_FIRST_PAUSE
+        self._told_not_durable = False
+        self._leftover_pause = LEFTOVER_FIRST_PAUSE
+        self._leftovers_until = 0.0
+        self._oom = False
+
+    def _move(self, event: str) -> None:
+        try:
+            self.state = TRANSITIONS[self.state][event]
+        except KeyError:
+            raise IllegalTransition(self.state, event) from None
+
+    def next_deadline(self) -> float | None:
+        """When `tick` wants to be called next, None = there is nothing to wait for."""
+        return min(self._deadlines.values(), default=None)
+
+    def tick(self, now: float) -> list[Action]:
+        """Everything whose time has come."""
+        due = [name for name, at in self._deadlines.items() if at <= now]
+        actions: list[Action] = []
+        for name in due:
+            del self._deadlines[name]
+            if name == _ABANDON:
+                self._move("timeout")
+                actions += self._give_up("start did not come in time")
+            elif name == _KILL:
+                self._deadlines[_KILL] = now + KILL_PAUSE
+                actions.append(KillAll())
+            elif name == _WRITE:
+                actions.append(ObserveExit())
+            elif name == _PUSH:
+                actions.append(Push())
+            elif name == _LEFTOVERS:
+                actions.append(KillLeftovers())
+        return actions
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def ready(self, now: float) -> list[Action]:
+        """The control socket listens."""
+        self._move("ready")
+        self._deadlines[_ABANDON] = now + self._start_timeout
+        return []
+
+    def start(self) -> list[Action]:
+        """Somebody asks for `start`; a repeated one starts nothing and gets the same answer.
+
+        Raises:
+            IllegalTransition: it has failed, or was given up.
+        """
+        if self.state == STARTING:
+            return []
+        if self.state in ALIVE or self.state in OVER:
+            return [AnswerStart()]
+        self._move("start")
+        self._deadlines.pop(_ABANDON, None)
+        return [Launch()]
+
+    def start_failed(self) -> list[Action]:
+        """Something before the gate went wrong.  Nothing of the user's has run; nothing may be left."""
+        self._move("failed")
+        return [AbortTasks(), AnswerStart(), *self._give_up("start failed")]
+
+    def tasks_ready(self) -> list[Action]:
+        """All tasks wait at the gate."""
+        return [RecordStart()] if self.state == STARTING else []
+
+    def start_recorded(self) -> list[Action]:
+        """`Started` is on the disk."""
+        self._move("started")
+        return [OpenGate()]
+
+    def execed(self) -> list[Action]:
+        """Every task has become the user's program, or has failed to."""
+        return [AnswerStart()]
+
+    def _give_up(self, reason: str) -> list[Action]:
+        self._deadlines.clear()
+        return [Record("Abandoned", {"reason": reason}), Cleanup(0), Quit(EXIT_NOT_STARTED)]
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def task_ended(self, rank: int) -> list[Action]:
+        """A task was reaped."""
+        self._running.discard(rank)
+        if self._running or self.state not in ALIVE:
+            return []
+        self._move("ended")
+        self._deadlines.pop(_KILL, None)
+        return [ObserveExit()]
+
+    def exit_written(self, seq: int, now: float) -> list[Action]:
+        """`ExitObserved` is on the disk: only now may anybody hear of it and anything be removed."""
+        self.exit_seq = seq
+        self._leftovers_until = now + LEFTOVER_PATIENCE
+        return [AnswerWaits(), Push(), KillLeftovers()]
+
+    def exit_not_written(self, now: float) -> list[Action]:
+        """The disk is full.  The exit stays in memory, is tried again, and is at least told."""
+        self._deadlines[_WRITE] = now + WRITE_PAUSE
+        if self._told_not_durable:
+            return []
+        self._told_not_durable = True
+        return [Push()]
+
+    def leftovers(self, count: int, now: float) -> list[Action]:
+        """`count` processes of the step were still there after the last kill."""
+        if count and now < self._leftovers_until:
+            self._deadlines[_LEFTOVERS] = now + self._leftover_pause
+            self._leftover_pause = min(2 * self._leftover_pause, LEFTOVER_LONGEST_PAUSE)
+            return []
+        return [Cleanup(count)]
+
+    def cleaned(self) -> list[Action]:
+        """Groups, script and scratch are gone (not called after a start that failed)."""
+        self._move("cleaned")
+        return self._quit_when_done()
+
+    def pushed(self, answer: str | None, now: float) -> list[Action]:
+        """The agent answered a notification; None: nobody listened, or the connection was lost."""
+        if self.acknowledged:
+            return []
+        if answer == notify.KNOWN:
+            return self._acknowledge("agent's ledger")
+        if answer in (notify.ACCEPTED, notify.SUPERSEDED):
+            return []
+        self._deadlines[_PUSH] = now + self._push_pause
+        self._push_pause = min(2 * self._push_pause, PUSH_LONGEST_PAUSE)
+        return []
+
+    def ack(self, seq: int, by: str) -> list[Action]:
+        """The controller has the exit.
+
+        Raises:
+            IllegalTransition: there is no exit of that number on the disk.
+        """
+        if not self.exit_seq or seq != self.exit_seq:
+            raise IllegalTransition(self.state, f"ack of {seq}")
+        return [] if self.acknowledged else self._acknowledge(by)
+
+    def _acknowledge(self, by: str) -> list[Action]:
+        if not self.exit_seq:
+            return []  # told before it was durable; the disk comes first
+        self.acknowledged = True
+        self._deadlines.pop(_PUSH, None)
+        return [Record("Acknowledged", {"by": by}), *self._quit_when_done()]
+
+    def _quit_when_done(self) -> list[Action]:
+        if not self.acknowledged or self.state != EXITED:
+            return []
+        self._move("acknowledged")
+        return [Quit(EXIT_DONE)]
+
+    # -- orders from outside -----------------------------------------------------------------------
+
+    def teardown(self, reason: str, requester: str, grace: float | None, now: float) -> list[Action]:
+        """End the step.  Repeated: a shorter grace shortens the running one, the first reason stays."""
+        if self.state == READY:
+            self._move("teardown")
+            return self._give_up(f"torn down before start: {reason}")
+        if self.state == STARTING:
+            self.teardown_reason = reason or "teardown"
+            return self.start_failed()
+        if self.state not in ALIVE:
+            return []
+        patience = self._grace if grace is None else grace
+        kill_at = min(now + patience, self._deadlines.get(_KILL, now + patience))
+        self._deadlines[_KILL] = kill_at
+        if self.teardown_reason:
+            return []
+        self.teardown_reason = reason or "teardown"
+        actions: list[Action] = [
+            Record("TeardownRequested", {"reason": self.teardown_reason, "requester": requester}),
+            LastWords(self.teardown_reason),
+        ]
+        if patience > 0:
+            actions += self._thaw()
+            actions += [Deliver(signal.SIGTERM), Deliver(signal.SIGCONT)]
+        return actions
+
+    def suspend(self) -> list[Action]:
+        """Stop the step; a stopped one stays so.
+
+        Raises:
+            IllegalTransition: nothing runs.
+        """
+        if self.state == SUSPENDED:
+            return []
+        self._move("suspend")
+        return [Freeze()]
+
+    def resume(self) -> list[Action]:
+        """Let a stopped step go on.
+
+        Raises:
+            IllegalTransition: nothing runs.
+        """
+        if self.state == RUNNING:
+            return []
+        self._move("resume")
+        return [Thaw()]
+
+    def _thaw(self) -> list[Action]:
+        return self.resume() if self.state == SUSPENDED else []
+
+    def before_signal(self, number: int) -> list[Action]:
+        """Somebody wants a signal sent; what must come before it.
+
+        Raises:
+            IllegalTransition: nothing runs.
+        """
+        if self.state not in ALIVE:
+            raise IllegalTransition(self.state, f"signal {number}")
+        return self._thaw() if number in TERMINATING else []
+
+    def oom_killed(self) -> list[Action]:
+        """The kernel killed a process of the step for want of memory: the rest goes too."""
+        if self._oom or self.state not in ALIVE:
+            return []
+        self._oom = True
+        return [*self._thaw(), KillAll()]

@@ -1,0 +1,578 @@
+"""One supervisor: carries out what the machine decides and tells it what happens.
+
+Everything here is a system call or the way to one.  The order of steps is the machine's.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import resource
+import signal
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import spur_stepd
+from spur_core.linux import cgroup, cgroup_layout, fsync, prctl, private_dir, procfs
+from spur_proto_lite import control, exits, notify, unixsock
+from spur_proto_lite.descriptor import Descriptor
+from spur_proto_lite.errors import BadDocument
+from spur_proto_lite.journal import EXIT_OBSERVED, PREPARED, SIGNALLED, STARTED, JournalWriter
+from spur_proto_lite.launch_spec import LaunchSpec
+from spur_proto_lite.paths import SessionPaths, StatePaths
+from spur_stepd import launch, words
+from spur_stepd import machine as m
+from spur_stepd.attachments import Attachments
+from spur_stepd.log import say
+from spur_stepd.loop import READ, Loop
+from spur_stepd.notifier import Notifier
+from spur_stepd.prepare import StartFailure
+from spur_stepd.privileges import Privileges
+from spur_stepd.requests import Requests
+from spur_stepd.server import Server
+from spur_stepd.targets import Targets
+from spur_stepd.task import EXEC_STAGE, READY_STAGE, decode_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Seconds that answers and output get to leave before the supervisor ends.
+LINGER = 5.0
+
+
+def read_spec(directory: int, expected: SessionPaths) -> tuple[LaunchSpec, bytes]:
+    """The launch spec of a session and its bytes.
+
+    Raises:
+        BadDocument: damaged, or of another identity than the directory's name.
+        OSError: it cannot be read.
+    """
+    fd = os.open(SessionPaths.LAUNCH, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+    with open(fd, "rb") as file:
+        data = file.read()
+    spec = LaunchSpec.decode(data)
+    if spec.rid != expected.rid_or_none:
+        raise BadDocument(f"launch.json names {spec.rid}, its directory {expected.dir}")
+    return spec, data
+
+
+class Supervisor:
+    """See the module.  `prepare` makes it ready, `run` serves until the end."""
+
+    def __init__(self, session_dir: str) -> None:
+        """Verify and read the session.
+
+        Raises:
+            SpurError, OSError: it cannot be used.
+        """
+        self.paths = SessionPaths(session_dir)
+        self.state_paths = StatePaths.of_session(session_dir)
+        self.directory = private_dir.open_verified(session_dir)
+        self.spec, raw = read_spec(self.directory, self.paths)
+        if not (self.spec.is_batch or self.spec.is_numbered):
+            raise BadDocument(f"{self.spec.rid}: this supervisor runs batch and numbered steps only")
+        self._digest = hashlib.sha256(raw).hexdigest()
+        self.privileges = Privileges(self.spec.uid, self.spec.gid, self.spec.groups)
+        self.loop = Loop()
+        self.targets = Targets()
+        tasks = self.spec.task_list()
+        self.machine = m.Machine(
+            tuple(task.rank for task in tasks), self.spec.start_timeout_secs, float(self.spec.kill_wait_secs)
+        )
+        self.notifier = Notifier(self.loop, self.state_paths.notify_sock, self.privileges, self._on_pushed)
+        self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges)
+        self.attachments.on_signal = self.deliver
+        self.requests = Requests(self)
+        self.launched: launch.Launched | None = None
+        self.start_reply = control.StartReply()
+        self.exit: exits.ExitRecord | None = None
+        self.ended: dict[int, exits.TaskExit] = {}
+        self.cleaned = False
+        self.boot_id = procfs.boot_id()
+        self.start_ticks = procfs.start_ticks(os.getpid()) or 0
+        self._exec_errno: dict[int, int] = {}
+        self._status: dict[int, bytearray] = {}
+        self._waiting_ready: set[int] = set()
+        self._waiting_exec: set[int] = set()
+        self._reaped: dict[int, int] = {}
+        self._oom_fd = -1
+        self._started_at = 0.0
+        self._quit_code: int | None = None
+        self._quit_at = 0.0
+        self._do: dict[type, Callable[[m.Action], list[m.Action] | None]] = {
+            m.Launch: self._launch,
+            m.RecordStart: self._record_start,
+            m.OpenGate: self._open_gate,
+            m.AnswerStart: lambda _: self.requests.answer_starts(self.start_reply),
+            m.AbortTasks: self._abort_tasks,
+            m.Record: self._record,
+            m.Deliver: self._deliver,
+            m.KillAll: self._kill_all,
+            m.Freeze: self._freeze,
+            m.Thaw: self._thaw,
+            m.LastWords: self._last_words,
+            m.ObserveExit: self._observe_exit,
+            m.AnswerWaits: self._answer_waits,
+            m.Push: self._push,
+            m.KillLeftovers: self._kill_leftovers,
+            m.Cleanup: self._cleanup,
+            m.Quit: self._quit,
+        }
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Everything up to readiness: attributes, signals, journal, descriptor, control socket.
+
+        Raises:
+            SpurError, OSError: it cannot get ready; nothing but files in the session directory is left.
+        """
+        prctl.set_child_subreaper()
+        prctl.set_not_dumpable()
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.journal = JournalWriter(f"/proc/self/fd/{self.directory}/{SessionPaths.JOURNAL}")
+        if self.journal.entries:
+            raise BadDocument(f"{self.paths.dir}: this session has been used already")
+        self.journal.append(PREPARED, time.time(), {"spec_sha256": self._digest})
+        self._write_descriptor()
+        listener = unixsock.bind(self.paths.control)
+        owner = os.fstat(self.directory).st_uid
+        requests, attachments = self.requests, self.attachments
+        self.server = Server(
+            self.loop,
+            listener,
+            owner,
+            requests.on_message,
+            attachments.on_frame,
+            attachments.on_room,
+            requests.on_close,
+        )
+        self._catch_signals()
+        self.privileges.begin()
+        self._carry_out(self.machine.ready(time.monotonic()))
+
+    def _catch_signals(self) -> None:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        self._wakeup = read
+        self.loop.watch(read, READ, self._on_signal, late=True)
+
+    def run(self) -> int:
+        """Serve until acknowledged, given up or refused; the program's exit code."""
+        while True:
+            now = time.monotonic()
+            self._carry_out(self.machine.tick(now))
+            self.requests.expire_waits(now)
+            if self._quit_code is not None and (self._all_out() or now >= self._quit_at):
+                return self._quit_code
+            self.loop.turn(self._pause(now))
+
+    def _pause(self, now: float) -> float | None:
+        deadlines = [self.machine.next_deadline(), self.requests.next_deadline()]
+        if self._quit_code is not None:
+            deadlines.append(self._quit_at)
+        soonest = min((at for at in deadlines if at is not None), default=None)
+        return None if soonest is None else max(0.0, soonest - now)
+
+    def _all_out(self) -> bool:
+        """Whether every answer has left and every attached client has had everything."""
+        return not any(c.waiting or c.is_attached for c in self.server.connections)
+
+    def _carry_out(self, actions: list[m.Action]) -> None:
+        queue = list(actions)
+        while queue:
+            action = queue.pop(0)
+            following = self._do[type(action)](action)
+            if following:
+                # What an action has led to comes before what was planned after it.
+                queue[:0] = following
+
+    def tell(self, actions: list[m.Action]) -> None:
+        """Carry out what the machine answered to an event from a request."""
+        self._carry_out(actions)
+
+    def deliver(self, number: int, scope: str = control.ALL) -> control.SignalReply:
+        """Send a signal to the step on somebody's behalf.
+
+        Raises:
+            IllegalTransition: nothing runs.
+        """
+        self._carry_out(self.machine.before_signal(number))
+        with self.privileges.root():
+            kill = number == signal.SIGKILL and scope == control.ALL
+            sent = self.targets.kill() if kill else self.targets.send(number, scope)
+        self._journal(SIGNALLED, {"signal": number, "count": sent.reached, "path": sent.path, "scope": scope})
+        return control.SignalReply(count=sent.reached, path=sent.path)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _write_descriptor(self) -> None:
+        spec, launched = self.spec, self.launched
+        first = launched.tasks[0] if launched and launched.tasks else None
+        descriptor = Descriptor(
+            rid=spec.rid,
+            stepd_pid=os.getpid(),
+            stepd_start_ticks=self.start_ticks,
+            boot_id=self.boot_id,
+            task_pid=first.pid if first else None,
+            task_start_ticks=self.targets.tasks.get(first.pid) if first else None,
+            pgid=launched.pgid if launched else None,
+            cgroup=self.targets.groups,
+            node=spec.node,
+            cohort=spec.cohort,
+            step_nodes=spec.n_nodes,
+            uid=spec.uid,
+            gid=spec.gid,
+            user=spec.user,
+            partition=spec.partition,
+            nodelist=spec.nodelist,
+            cpus=spec.cpus,
+            cpu_ids=spec.cpu_ids,
+            memory_mb=spec.memory_mb,
+            gpu_ids=spec.gpu_ids,
+            gres=spec.gres,
+            stdout_path=self.start_reply.stdout_path,
+            stderr_path=self.start_reply.stderr_path,
+            stdin_path=self.start_reply.stdin_path,
+            work_dir=self.start_reply.work_dir,
+            spec_sha256=self._digest,
+            created_at=time.time(),
+        )
+        with self.privileges.root():
+            fsync.write_whole(SessionPaths.DESCRIPTOR, descriptor.encode(), directory=self.directory)
+
+    def _journal(self, event: str, data: dict[str, object]) -> int:
+        """Append where a failure changes nothing: 0 when the disk refused it."""
+        try:
+            return self.journal.append(event, time.time(), data)
+        except OSError as error:
+            say("journal_failed", record=event, error=error)
+            return 0
+
+    def _record(self, action: m.Action) -> None:
+        assert isinstance(action, m.Record)
+        self._journal(action.event, action.data)
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def _launch(self, _action: m.Action) -> list[m.Action]:
+        try:
+            self.launched = launch.launch(self.spec, self.state_paths, self.privileges, self.attachments)
+        except StartFailure as error:
+            return self._fail(error.kind, str(error), error.errno)
+        except OSError as error:
+            return self._fail(control.FAIL_NODE, f"cannot start the tasks: {error}", error.errno or 0)
+        launched = self.launched
+        self.targets.groups = launched.groups
+        self.targets.pgid = launched.pgid
+        for task in launched.tasks:
+            self.targets.tasks[task.pid] = procfs.start_ticks(task.pid) or 0
+            self._waiting_ready.add(task.rank)
+            self._waiting_exec.add(task.rank)
+            self._status[task.rank] = bytearray()
+            self.loop.watch(task.status, READ, partial(self._on_status, task))
+        return []
+
+    def _fail(self, kind: str, text: str, number: int = 0) -> list[m.Action]:
+        say("start_failed", kind=kind, text=text)
+        self.start_reply = control.StartReply(failure_kind=kind, text=text, failure_errno=number)
+        return self.machine.start_failed()
+
+    def _on_status(self, task: launch.Forked, _events: int) -> None:
+        data = os.read(task.status, 4096)
+        self._status[task.rank] += data
+        records = decode_status(bytes(self._status[task.rank]))
+        ready = any(record.stage == READY_STAGE for record in records)
+        failed = next((record for record in records if record.stage != READY_STAGE), None)
+        if not data:
+            self.loop.forget(task.status)
+            os.close(task.status)
+        if self.machine.state == m.STARTING and not ready and (failed or not data):
+            stage, number = (failed.stage, failed.errno) if failed else ("setup", 0)
+            kind = control.FAIL_NODE if stage in ("setup", "cgroup", "user") else control.FAIL_JOB
+            why = os.strerror(number) if number else "it ended before it was ready"
+            self._carry_out(self._fail(kind, f"cannot prepare task {task.rank} ({stage}): {why}", number))
+            return
+        if ready and task.rank in self._waiting_ready:
+            self._waiting_ready.discard(task.rank)
+            if not self._waiting_ready:
+                self._carry_out(self.machine.tasks_ready())
+        if failed and failed.stage == EXEC_STAGE:
+            self._exec_errno[task.rank] = failed.errno
+        if not data and task.rank in self._waiting_exec:
+            self._waiting_exec.discard(task.rank)
+            if not self._waiting_exec and self.machine.state != m.STARTING:
+                self._all_execed()
+
+    def _record_start(self, _action: m.Action) -> list[m.Action]:
+        launched = self.launched
+        assert launched is not None
+        self._started_at = time.time()
+        first = launched.tasks[0]
+        self.start_reply = control.StartReply(
+            task_pid=first.pid,
+            task_pids=tuple(task.pid for task in launched.tasks),
+            pgid=launched.pgid,
+            stdout_path=launched.stdout_path,
+            stderr_path=launched.stderr_path,
+            stdin_path=launched.stdin_path,
+            work_dir=launched.work_dir.path,
+            cgroup=launched.groups,
+            started_at=self._started_at,
+            warnings=launched.warnings,
+        )
+        try:
+            self.journal.append(
+                STARTED,
+                self._started_at,
+                {
+                    "task_pid": first.pid,
+                    "task_pids": [task.pid for task in launched.tasks],
+                    "task_start_ticks": self.targets.tasks[first.pid],
+                    "pgid": launched.pgid,
+                    "cgroup": list(launched.groups),
+                },
+            )
+            self._write_descriptor()
+        except OSError as error:
+            return self._fail(
+                control.FAIL_NODE, f"cannot write below {self.paths.dir}: {error.strerror}", error.errno or 0
+            )
+        return self.machine.start_recorded()
+
+    def _open_gate(self, _action: m.Action) -> None:
+        assert self.launched is not None
+        if self.launched.work_dir.warning:
+            self._tell_user(self.launched.work_dir.warning)
+        os.write(self.launched.gate, b"g" * len(self.launched.tasks))
+        self._close_gate()
+        self._watch_oom()
+        self.attachments.begin()
+
+    def _close_gate(self) -> None:
+        if self.launched is not None and self.launched.gate >= 0:
+            os.close(self.launched.gate)
+            self.launched = self.launched._replace(gate=-1)
+
+    def _all_execed(self) -> None:
+        assert self.launched is not None
+        errnos = tuple(self._exec_errno.get(task.rank, 0) for task in self.launched.tasks)
+        self.start_reply = self.start_reply.replace(exec_errnos=errnos)
+        self._carry_out(self.machine.execed())
+        self._report_ended()
+
+    def _abort_tasks(self, _action: m.Action) -> None:
+        """End tasks that wait at the gate; they hold nothing of the user's."""
+        if self.launched is None:
+            return
+        if not self.start_reply.failure_kind:
+            self.start_reply = control.StartReply(
+                failure_kind=control.FAIL_JOB, text="the step was ended while it was being started"
+            )
+        self._close_gate()
+        with self.privileges.root():
+            for task in self.launched.tasks:
+                if task.pid not in self._reaped:
+                    os.kill(task.pid, signal.SIGKILL)
+                    os.waitpid(task.pid, 0)
+                    self._reaped[task.pid] = 0
+        self.targets.tasks.clear()
+
+    # -- signals and children ----------------------------------------------------------------------
+
+    def _on_signal(self, _events: int) -> None:
+        numbers = os.read(self._wakeup, 512)
+        if signal.SIGTERM in numbers:
+            self._carry_out(self.machine.teardown("stopped", "SIGTERM", None, time.monotonic()))
+        self._reap()
+
+    def _reap(self) -> None:
+        """Collect every child that has ended, tasks and adopted orphans."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            self._reaped[pid] = status
+            self.targets.tasks.pop(pid, None)
+        if not self._waiting_exec:
+            # Else what an ended task has said about its exec is still in its status pipe: that first.
+            self._report_ended()
+
+    def _report_ended(self) -> None:
+        """Tell the machine of tasks that were reaped.  Not before all have execed."""
+        if self.launched is None:
+            return
+        for task in self.launched.tasks:
+            if task.pid in self._reaped and task.rank not in self.ended:
+                status = self._reaped[task.pid]
+                exited = os.WIFEXITED(status)
+                self.ended[task.rank] = exits.TaskExit(
+                    rank=task.rank,
+                    code=os.WEXITSTATUS(status) if exited else 0,
+                    signal=0 if exited else os.WTERMSIG(status),
+                    core=not exited and os.WCOREDUMP(status),
+                    exec_errno=self._exec_errno.get(task.rank, 0),
+                    ended_at=time.time(),
+                )
+                self._carry_out(self.machine.task_ended(task.rank))
+
+    def _deliver(self, action: m.Action) -> None:
+        assert isinstance(action, m.Deliver)
+        with self.privileges.root():
+            sent = self.targets.send(action.signal)
+        self._journal(SIGNALLED, {"signal": action.signal, "count": sent.reached, "path": sent.path})
+
+    def _kill_all(self, _action: m.Action) -> None:
+        with self.privileges.root():
+            sent = self.targets.kill()
+        self._journal(SIGNALLED, {"signal": signal.SIGKILL, "count": sent.reached, "path": sent.path})
+
+    def _freeze(self, _action: m.Action) -> None:
+        with self.privileges.root():
+            self.targets.freeze()
+
+    def _thaw(self, _action: m.Action) -> None:
+        with self.privileges.root():
+            self.targets.thaw()
+
+    def _last_words(self, action: m.Action) -> None:
+        assert isinstance(action, m.LastWords)
+        line = words.cancelled(self.spec.rid, self.spec.node, action.reason, time.time())
+        if line:
+            self._tell_user(line)
+
+    def _tell_user(self, line: str) -> None:
+        """Write into the first task's stderr, if that does not make us wait."""
+        if self.launched is not None:
+            self.attachments.write_error(
+                self.launched.tasks[0].rank, self.launched.stderr, line.encode("utf-8", "surrogateescape")
+            )
+
+    def _watch_oom(self) -> None:
+        """On v1 nobody kills the rest of a step after the kernel has killed one of its processes."""
+        directory = cgroup.oom_control(self.targets.groups)
+        if directory is None:
+            return
+        try:
+            with self.privileges.root():
+                self._oom_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+                source = os.open(f"{directory}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
+                sink = os.open(f"{directory}/cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)
+                os.write(sink, f"{self._oom_fd} {source}".encode())
+                os.close(sink)
+                os.close(source)
+        except OSError as error:
+            say("no_oom_events", error=error)
+            return
+        self.loop.watch(self._oom_fd, READ, self._on_oom)
+
+    def _on_oom(self, _events: int) -> None:
+        try:
+            os.eventfd_read(self._oom_fd)
+        except BlockingIOError:
+            return
+        # The event tells of want; the kill that follows is counted a moment later.
+        if self.machine.state in m.ALIVE:
+            with self.privileges.root():
+                killed = cgroup.oom_kills(self.targets.groups)
+            if killed:
+                self._carry_out(self.machine.oom_killed())
+
+    # -- exit --------------------------------------------------------------------------------------
+
+    def _observe_exit(self, _action: m.Action) -> list[m.Action]:
+        if self.exit is None:
+            self.exit = self._make_exit()
+        try:
+            seq = self.journal.append(EXIT_OBSERVED, time.time(), {"exit": self.exit.to_json()})
+        except OSError as error:
+            say("exit_not_written", error=error)
+            return self.machine.exit_not_written(time.monotonic())
+        return self.machine.exit_written(seq, time.monotonic())
+
+    def _make_exit(self) -> exits.ExitRecord:
+        with self.privileges.root():
+            killed = cgroup.oom_kills(self.targets.groups)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if killed:
+            self._tell_user(words.oom_killed(self.spec.rid, killed))
+        return exits.combine(
+            tuple(self.ended[task.rank] for task in self.spec.task_list()),
+            oom=killed > 0,
+            teardown_reason=self.machine.teardown_reason,
+            started_at=self._started_at,
+            ended_at=time.time(),
+            user_secs=usage.ru_utime,
+            system_secs=usage.ru_stime,
+            max_rss_kb=usage.ru_maxrss,
+        )
+
+    def _answer_waits(self, _action: m.Action) -> None:
+        assert self.exit is not None
+        self.requests.answer_waits()
+
+    def _push(self, _action: m.Action) -> None:
+        assert self.exit is not None
+        self.notifier.push(notify.Notification(rid=self.spec.rid, seq=self.machine.exit_seq, exit=self.exit))
+
+    def _on_pushed(self, answer: str | None) -> None:
+        self._carry_out(self.machine.pushed(answer, time.monotonic()))
+
+    def _kill_leftovers(self, _action: m.Action) -> list[m.Action]:
+        with self.privileges.root():
+            groups = self.targets.groups
+            if not groups or cgroup.is_populated(groups) or self.targets.members()[0]:
+                self.targets.kill()
+            # A second look: what has died is not there any more.
+            left = self.targets.count()
+            if not left and groups and cgroup.is_populated(groups):
+                left = 1  # on its way out
+        return self.machine.leftovers(left, time.monotonic())
+
+    def _cleanup(self, action: m.Action) -> list[m.Action]:
+        assert isinstance(action, m.Cleanup)
+        left_groups = launch.clean(self.launched, self.privileges)
+        if self._oom_fd >= 0:
+            self.loop.forget(self._oom_fd)
+            os.close(self._oom_fd)
+            self._oom_fd = -1
+        if self.exit is None:
+            return []
+        self.cleaned = True
+        self._journal(
+            "CleanupDone",
+            {"cgroup": not left_groups, "left_groups": left_groups, "left_processes": action.left},
+        )
+        self.attachments.finish(self.exit)
+        return self.machine.cleaned()
+
+    def _quit(self, action: m.Action) -> None:
+        assert isinstance(action, m.Quit)
+        self.notifier.close()
+        self._quit_code = action.code
+        self._quit_at = time.monotonic() + LINGER
+
+
+def layout_root(setting: str) -> tuple[cgroup_layout.Root | None, str]:
+    """Where groups go on this host, or why nowhere."""
+    return cgroup_layout.choose_root(cgroup_layout.detect(), setting, cgroup_layout.own_path())
+
+
+def version() -> str:
+    """Release of the program."""
+    return spur_stepd.__version__
+
+
+def errno_of(error: BaseException) -> int:
+    """The errno of whatever kept a supervisor from getting ready."""
+    return (error.errno if isinstance(error, OSError) else None) or errno.EINVAL

@@ -1,0 +1,261 @@
+"""Forking one task up to the gate, and what it does behind it.
+
+A task prepares itself completely (groups, ids, limits, files), says so on its status pipe, and waits at
+the gate; so nothing of the user's runs before `Started` is on the disk, and a failed preparation is a
+failed start.  The status pipe closes by itself when the exec succeeds.
+
+    R           ready, waiting at the gate
+    E stage errno   stage u8, errno u32
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import struct
+from collections import namedtuple
+from typing import TYPE_CHECKING
+
+from spur_core.linux import cgroup, prctl
+from spur_stepd import words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NamedTuple, NoReturn
+
+    from spur_proto_lite.launch_spec import LaunchSpec, TaskSpec
+    from spur_stepd.privileges import Privileges
+
+    class Plan(NamedTuple):
+        """What is the same for every task of the step."""
+
+        #: Argument vector; the first is looked up in PATH when it has no slash.
+        argv: tuple[str, ...]
+        #: Interpreter of the batch script, for the message when the exec fails.
+        interpreter: str
+        work_dir: str
+        cgroup: tuple[str, ...]
+
+    class Status(NamedTuple):
+        """One record of a status pipe; `stage` "ready" has no errno."""
+
+        stage: str
+        errno: int
+else:
+    Plan = namedtuple("Plan", ("argv", "interpreter", "work_dir", "cgroup"))
+    Status = namedtuple("Status", ("stage", "errno"))
+
+READY_STAGE = "ready"
+EXEC_STAGE = "exec"
+_STAGES = ("setup", "cgroup", "limits", "files", "user", "chdir", EXEC_STAGE)
+_ERROR = struct.Struct("<cBI")
+
+
+def decode_status(data: bytes) -> list[Status]:
+    """The records in what a status pipe has brought so far."""
+    found = []
+    at = 0
+    while at < len(data):
+        if data[at : at + 1] == b"R":
+            found.append(Status(READY_STAGE, 0))
+            at += 1
+        elif len(data) - at >= _ERROR.size:
+            _, stage, number = _ERROR.unpack_from(data, at)
+            found.append(Status(_STAGES[stage], number))
+            at += _ERROR.size
+        else:
+            break
+    return found
+
+
+def environment(spec: LaunchSpec, task: TaskSpec, pid: int) -> dict[bytes, bytes]:
+    """The whole environment of a task: the step's, its own numbers, its own additions."""
+    merged: dict[str, str] = dict(spec.env)
+    for name, number in (("PROCID", task.rank), ("LOCALID", task.local_rank), ("TASK_PID", pid)):
+        merged[f"SLURM_{name}"] = merged[f"SPUR_{name}"] = str(number)
+    merged.update(task.env)
+    return {_raw(name): _raw(value) for name, value in merged.items()}
+
+
+def check_texts(spec: LaunchSpec) -> str:
+    """What in the spec cannot be handed to a program, "" if nothing."""
+    for name, value in (*spec.env.items(), *(item for task in spec.tasks for item in task.env.items())):
+        if "\0" in name or "\0" in value or "=" in name or not name:
+            return f"the environment variable {name!r} cannot be set"
+    for text in (*spec.argv, *spec.script_args):
+        if "\0" in text:
+            return "an argument holds a zero byte"
+    return ""
+
+
+def fork(
+    spec: LaunchSpec,
+    task: TaskSpec,
+    plan: Plan,
+    privileges: Privileges,
+    fds: tuple[int, int, int],
+    gate: tuple[int, int],
+    pgid: int,
+) -> tuple[int, int]:
+    """Fork a task that waits at the gate.  To be called within a root section.
+
+    Args:
+        fds: what become its descriptors 0, 1 and 2.
+        gate: (read end, write end) of the gate's pipe.
+        pgid: its process group, 0 = one of its own.
+
+    Returns:
+        (pid, read end of its status pipe)
+
+    Raises:
+        OSError: no process or no pipe can be had.
+    """
+    status_read, status_write = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(status_read)
+        os.close(status_write)
+        raise
+    if pid == 0:
+        try:
+            _be_task(spec, task, plan, privileges, fds, gate, status_write, pgid)
+        finally:
+            os._exit(127)
+    os.close(status_write)
+    try:
+        os.setpgid(pid, pgid or pid)
+    except OSError:
+        pass  # it has done so itself, or is gone
+    return pid, status_read
+
+
+def _be_task(
+    spec: LaunchSpec,
+    task: TaskSpec,
+    plan: Plan,
+    privileges: Privileges,
+    fds: tuple[int, int, int],
+    gate: tuple[int, int],
+    status: int,
+    pgid: int,
+) -> NoReturn:
+    stage = 0
+    try:
+        os.close(gate[1])  # else the end of the supervisor would not open it
+        _reset_signals()
+        try:
+            os.setpgid(0, pgid)
+        except OSError:
+            os.setpgid(0, 0)
+        stage = 1
+        cgroup.join(plan.cgroup)
+        stage = 2
+        _set_limits(spec)
+        stage = 3
+        _place(fds, (gate[0], status))
+        stage = 4
+        privileges.become_user_for_good()
+        if spec.no_new_privs:
+            prctl.set_no_new_privs()
+        stage = 5
+        os.umask(spec.umask)
+        os.chdir(plan.work_dir)
+    except OSError as error:
+        os.write(status, _ERROR.pack(b"E", stage, error.errno or errno.EIO))
+        os._exit(127)
+    os.write(status, b"R")
+    if os.read(gate[0], 1) != b"g":
+        os._exit(127)
+    env = environment(spec, task, os.getpid())
+    number = _exec(plan.argv, env)
+    os.write(2, words.no_exec(plan.argv[0], number, plan.interpreter).encode("utf-8", "surrogateescape"))
+    os.write(status, _ERROR.pack(b"E", _STAGES.index(EXEC_STAGE), number))
+    os._exit(exec_code(number))
+
+
+def exec_code(number: int) -> int:
+    """The exit code of a task whose exec failed with that errno."""
+    return number if 0 < number < 126 else 1
+
+
+def _exec(argv: tuple[str, ...], env: Mapping[bytes, bytes]) -> int:
+    """Become the program; returns the errno when that is impossible."""
+    raw = [_raw(text) for text in argv]
+    program = raw[0]
+    if b"/" in program:
+        candidates = [program]
+    else:
+        path = env.get(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+        candidates = [(directory or b".") + b"/" + program for directory in path.split(b":")]
+    worst = errno.ENOENT
+    for candidate in candidates:
+        try:
+            os.execve(candidate, raw, env)  # noqa: S606 - that is what a task is
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                worst = error.errno or errno.EIO
+                if worst != errno.EACCES:
+                    break
+    return worst
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            try:
+                signal.signal(number, signal.SIG_DFL)
+            except (OSError, ValueError):
+                pass  # kept by the C library
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _set_limits(spec: LaunchSpec) -> None:
+    """The limits of the spec; who may not raise a hard limit gets the most he may."""
+    for limit in spec.rlimits:
+        which = getattr(resource, f"RLIMIT_{limit.name}", None)
+        if which is None:
+            continue
+        hard = resource.RLIM_INFINITY if limit.hard < 0 else limit.hard
+        soft = resource.RLIM_INFINITY if limit.soft < 0 else limit.soft
+        try:
+            resource.setrlimit(which, (soft, hard))
+        except (OSError, ValueError):
+            most = resource.getrlimit(which)[1]
+            resource.setrlimit(which, (_at_most(soft, most), _at_most(hard, most)))
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("0")
+    except OSError:
+        pass  # ours is lower, or there is none
+
+
+def _at_most(value: int, most: int) -> int:
+    if most == resource.RLIM_INFINITY:
+        return value
+    return most if value == resource.RLIM_INFINITY else min(value, most)
+
+
+def _place(fds: tuple[int, int, int], keep: tuple[int, int]) -> None:
+    """Make `fds` the descriptors 0, 1, 2 and close all others but `keep`, which close at the exec."""
+    # Lifted out of the way first: one of them may be 0, 1 or 2 itself.
+    lifted = [_above(fd) for fd in fds]
+    for target, fd in enumerate(lifted):
+        os.dup2(fd, target, inheritable=True)
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _above(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

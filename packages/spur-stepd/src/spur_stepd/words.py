@@ -1,0 +1,50 @@
+"""What the supervisor says in the job's own stderr, word for word as users' tools know it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from spur_core.ids import STEP_BATCH, RuntimeId, step_name
+
+_DUE_TO = {
+    "timeout": " DUE TO TIME LIMIT",
+    "preempted": " DUE TO PREEMPTION",
+    "requeue": " DUE TO JOB REQUEUE",
+    "node_fail": " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS",
+    "cancelled": "",
+}
+
+
+def _step_id(rid: RuntimeId) -> str:
+    return f"{rid.job_id}.{step_name(rid.step_id)}"
+
+
+def cancelled(rid: RuntimeId, node: str, reason: str, now: float) -> str | None:
+    """The line for a teardown of that reason at the wall-clock time `now`; None: nothing is said."""
+    due_to = _DUE_TO.get(reason)
+    if due_to is None:
+        return None
+    what = f"JOB {rid.job_id}" if rid.step_id == STEP_BATCH else f"STEP {_step_id(rid)}"
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now))
+    return f"slurmstepd: error: *** {what} ON {node} CANCELLED AT {at}{due_to} ***\n"
+
+
+def oom_killed(rid: RuntimeId, count: int) -> str:
+    """The line for a step some of whose processes the kernel has killed."""
+    events = "event" if count == 1 else "events"
+    return (
+        f"slurmstepd: error: Detected {count} oom_kill {events} in StepId={_step_id(rid)}. "
+        "Some of the step tasks have been OOM Killed.\n"
+    )
+
+
+def no_work_dir(wanted: str, why: str, instead: str) -> str:
+    """The line for a work directory that cannot be used."""
+    return f"slurmstepd: error: couldn't chdir to `{wanted}': {why}: going to {instead} instead\n"
+
+
+def no_exec(program: str, errno: int, interpreter: str = "") -> str:
+    """The line for a program that cannot be executed; `interpreter` is the one its first line names."""
+    through = f" (interpreter {interpreter})" if interpreter else ""
+    return f"slurmstepd: error: execve(): {program}{through}: {os.strerror(errno)}\n"
