@@ -1,0 +1,134 @@
+"""What of this node is given to which attempt.
+
+One entry per (job, attempt): all steps of an attempt share it.  CPUs are logical CPU numbers, lowest free
+first; countable resources are indices per name, counted over all types of that name in order.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from spur_core.errors import BusyError
+
+#: (job id, attempt)
+Owner = tuple[int, int]
+#: (name, type); the type is empty for untyped ones.
+GresKey = tuple[str, str]
+
+
+class NoRoom(BusyError):
+    """The node has less free than asked for; nothing was taken."""
+
+    code = "no_room"
+
+
+class GresGrant(NamedTuple):
+    """Indices of one resource, e.g. gpu of type h100: 0 and 2."""
+
+    name: str
+    type: str
+    indices: tuple[int, ...]
+
+
+class Want(NamedTuple):
+    """What the controller decided for this node; an empty type takes any type of that name."""
+
+    cpus: int
+    memory_mb: int
+    gres: tuple[tuple[str, str, int], ...] = ()
+
+
+class Grant(NamedTuple):
+    """What an attempt holds here."""
+
+    cpu_ids: tuple[int, ...]
+    memory_mb: int
+    gres: tuple[GresGrant, ...] = ()
+
+
+class AllocationTable:
+    """The node's resources and their holders.
+
+    Args:
+        cpu_ids: logical CPUs of the node, ascending.
+        memory_mb: memory that may be given out.
+        gres: capacity per (name, type).
+    """
+
+    def __init__(self, cpu_ids: Sequence[int], memory_mb: int, gres: Mapping[GresKey, int]) -> None:
+        self._cpus = tuple(cpu_ids)
+        self._memory_mb = memory_mb
+        self._units = _units(gres)
+        self._held: dict[Owner, Grant] = {}
+
+    def held(self) -> Mapping[Owner, Grant]:
+        """Who holds what now."""
+        return dict(self._held)
+
+    def reserve(self, owner: Owner, want: Want) -> Grant:
+        """Take what is wanted, or nothing at all.  An owner that holds something gets just that again.
+
+        Raises:
+            NoRoom: names the resource of which there is not enough.
+        """
+        held = self._held.get(owner)
+        if held is not None:
+            return held
+        free_cpus = self._free_cpus()
+        if want.cpus > len(free_cpus):
+            raise NoRoom(f"{want.cpus} CPUs wanted, {len(free_cpus)} of {len(self._cpus)} are free")
+        free_memory = self._memory_mb - sum(g.memory_mb for g in self._held.values())
+        if want.memory_mb > max(free_memory, 0):
+            raise NoRoom(f"{want.memory_mb} MB wanted, {max(free_memory, 0)} of {self._memory_mb} are free")
+        grant = Grant(tuple(free_cpus[: want.cpus]), want.memory_mb, self._pick_gres(want.gres))
+        self._held[owner] = grant
+        return grant
+
+    def restore(self, owner: Owner, grant: Grant) -> None:
+        """Enter what a step that was found running holds, whatever the table says of it."""
+        held = self._held.get(owner)
+        self._held[owner] = grant if held is None else _union(held, grant)
+
+    def release(self, owner: Owner) -> None:
+        """Free what the owner holds; nothing if it holds nothing."""
+        self._held.pop(owner, None)
+
+    def _free_cpus(self) -> list[int]:
+        taken = {cpu for grant in self._held.values() for cpu in grant.cpu_ids}
+        return [cpu for cpu in self._cpus if cpu not in taken]
+
+    def _pick_gres(self, wanted: Iterable[tuple[str, str, int]]) -> tuple[GresGrant, ...]:
+        taken = {
+            (one.name, index) for grant in self._held.values() for one in grant.gres for index in one.indices
+        }
+        picked: list[GresGrant] = []
+        # Typed wishes first: an untyped one can make do with what they leave.
+        for name, type_, count in sorted(wanted, key=lambda w: not w[1]):
+            units = self._units.get(name, [])
+            free = [i for i, t in enumerate(units) if type_ in ("", t) and (name, i) not in taken]
+            if count > len(free):
+                label = f"{name}:{type_}" if type_ else name
+                raise NoRoom(f"{count} {label} wanted, {len(free)} are free")
+            chosen = tuple(free[:count])
+            taken.update((name, i) for i in chosen)
+            picked.append(GresGrant(name, type_, chosen))
+        return tuple(picked)
+
+
+def _units(gres: Mapping[GresKey, int]) -> dict[str, list[str]]:
+    """Per name the type of every unit, in index order."""
+    units: dict[str, list[str]] = {}
+    for (name, type_), count in gres.items():
+        units.setdefault(name, []).extend([type_] * count)
+    return units
+
+
+def _union(one: Grant, other: Grant) -> Grant:
+    """Two steps of one attempt report the same holding, or parts of it."""
+    gres = {(g.name, g.type): set(g.indices) for g in one.gres}
+    for grant in other.gres:
+        gres.setdefault((grant.name, grant.type), set()).update(grant.indices)
+    return Grant(
+        tuple(sorted({*one.cpu_ids, *other.cpu_ids})),
+        max(one.memory_mb, other.memory_mb),
+        tuple(GresGrant(name, type_, tuple(sorted(i))) for (name, type_), i in gres.items()),
+    )

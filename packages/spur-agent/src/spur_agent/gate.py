@@ -1,0 +1,120 @@
+"""The one interceptor: authenticates every call and turns errors into statuses."""
+
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from spur_agent import trust
+from spur_auth.kinds import NOBODY, Identity
+from spur_core import errors
+
+log = logging.getLogger(__name__)
+
+#: The stable code of a refusal, in the trailing metadata.
+CODE_KEY: Final = "x-spur-code"
+#: The caller of the RPC that is being handled.
+CALLER: ContextVar[Identity] = ContextVar("spur_agent_caller", default=NOBODY)
+
+#: First match wins, so subclasses stand before their bases.
+_STATUS: Final[tuple[tuple[type[errors.SpurError], grpc.StatusCode], ...]] = (
+    (errors.NotFound, grpc.StatusCode.NOT_FOUND),
+    (errors.AlreadyExists, grpc.StatusCode.ALREADY_EXISTS),
+    (errors.WrongState, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.IdentityMismatch, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.AccessDenied, grpc.StatusCode.PERMISSION_DENIED),
+    (errors.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (errors.Unsupported, grpc.StatusCode.UNIMPLEMENTED),
+    (errors.RequestError, grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.BusyError, grpc.StatusCode.UNAVAILABLE),
+)
+
+
+def outcome(error: Exception, method: str) -> tuple[grpc.StatusCode, str, str]:
+    """(status, details, code) for whatever a handler raised; unexpected things are logged in full."""
+    if isinstance(error, errors.SpurError):
+        for kind, status in _STATUS:
+            if isinstance(error, kind):
+                return status, error.text, error.code
+        return grpc.StatusCode.INTERNAL, error.text, error.code
+    log.error("rpc_failed method=%s", method, exc_info=error)
+    return grpc.StatusCode.INTERNAL, "internal error of the node agent, see its log", errors.StateError.code
+
+
+class Gate(aio.ServerInterceptor[Any, Any]):
+    """Stands before every handler.
+
+    Args:
+        rules: the `[auth]` settings.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, rules: trust.Rules, clock: Callable[[], float] = time.time) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._handlers: dict[str, Any] = {}
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        method: str = details.method
+        handler = self._handlers.get(method)
+        if handler is None:
+            found = await continuation(details)
+            if found is None:
+                return None
+            handler = self._handlers[method] = self._guard(method, found)
+        return handler
+
+    def _guard(self, method: str, inner: Any) -> Any:
+        parse, write = inner.request_deserializer, inner.response_serializer
+        if inner.unary_unary is not None:
+            run = self._unary(method, inner.unary_unary)
+            return grpc.unary_unary_rpc_method_handler(run, parse, write)
+        if inner.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(method, inner.unary_stream), parse, write
+            )
+        assert inner.stream_stream is not None, method
+        return grpc.stream_stream_rpc_method_handler(self._stream(method, inner.stream_stream), parse, write)
+
+    def _unary(self, method: str, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+        async def run(request: Any, context: Any) -> Any:
+            try:
+                self._enter(method, context)
+                return await behaviour(request, context)
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                return await self._abort(method, context, error)
+
+        return run
+
+    def _stream(self, method: str, behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
+        async def run(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                self._enter(method, context)
+                async for response in behaviour(request, context):
+                    yield response
+            except aio.AbortError:
+                raise
+            except Exception as error:
+                await self._abort(method, context, error)
+
+        return run
+
+    def _enter(self, method: str, context: Any) -> None:
+        """Put the caller's identity in place, or raise."""
+        header = claimed = None
+        for key, value in context.invocation_metadata() or ():
+            if key == "authorization":
+                header = value
+            elif key == trust.USER_KEY:
+                claimed = value
+        CALLER.set(trust.identify(self._rules, method, header, claimed, context.peer(), self._clock()))
+
+    async def _abort(self, method: str, context: Any, error: Exception) -> None:
+        status, text, code = outcome(error, method)
+        await context.abort(status, text, ((CODE_KEY, code),))

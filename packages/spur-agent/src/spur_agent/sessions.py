@@ -1,0 +1,124 @@
+"""The table of sessions: one entry per RuntimeId, nothing keyed by less."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from spur_agent.allocation import Owner
+from spur_agent.claim import Claim
+from spur_agent.link import ControlLink
+from spur_core.ids import RuntimeId
+from spur_core.linux import procfs
+from spur_proto_lite.exits import ExitRecord
+from spur_proto_lite.paths import SessionPaths
+
+
+class Phase(Enum):
+    """Where a session is."""
+
+    LAUNCHING = "being launched; no user code is known to run"
+    LIVE = "running"
+    FINISHED = "its exit is recorded; the controller is to be told"
+    LOST = "its supervisor died without an exit; everything of it was killed"
+
+
+class Session:
+    """One step of one attempt on this node.
+
+    Attributes:
+        stepd: the supervisor process, None before it was spawned or when it is not known.
+        pidfd: open while the supervisor's death is watched.
+        exit, exit_seq: how it ended, and the journal number that `ack` names (0: not durable yet).
+        reported: the controller has the exit; only bookkeeping is left.
+        quiet: no process of the step can run any more, its leftovers included.
+        ended: it has an exit, or never will.
+        settled: its launch has come to an end, this way or that.
+        dead: the supervisor's process has ended while it was watched.
+        output_taken: somebody has received all output of a spooled step.
+        suspected: it left a request unanswered and is being asked again.
+        corrupt: its files are unreadable; they are kept in quarantine instead of being deleted.
+        lost_at: monotonic seconds.
+        absent_beats: heartbeats without this lost session that the controller has had.
+    """
+
+    def __init__(
+        self, rid: RuntimeId, paths: SessionPaths, claim: Claim, uid: int, user: str, phase: Phase
+    ) -> None:
+        self.rid = rid
+        self.paths = paths
+        self.claim = claim
+        self.uid = uid
+        self.user = user
+        self.phase = phase
+        self.link = ControlLink(paths.dir, rid)
+        self.stepd: procfs.Identity | None = None
+        self.pidfd: int | None = None
+        self.cgroup: tuple[str, ...] = ()
+        self.exit: ExitRecord | None = None
+        self.exit_seq = 0
+        self.started_at = 0.0
+        self.stdout_path = ""
+        self.stderr_path = ""
+        self.reported = False
+        self.quiet = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.output_taken = asyncio.Event()
+        self.settled = asyncio.Event()
+        self.dead = asyncio.Event()
+        self.suspected = False
+        self.corrupt = False
+        self.lost_at = 0.0
+        self.absent_beats = 0
+
+    @property
+    def owner(self) -> Owner:
+        """Key of its holding in the allocation table."""
+        return (self.rid.job_id, self.rid.run_attempt)
+
+    @property
+    def active(self) -> bool:
+        """Something of it runs here, or its end is still to be reported."""
+        return self.phase is not Phase.LOST and not self.reported
+
+
+class SessionTable:
+    """All sessions of the node."""
+
+    def __init__(self) -> None:
+        self._by_rid: dict[RuntimeId, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_rid)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_rid.values()))
+
+    def get(self, rid: RuntimeId) -> Session | None:
+        """The session of exactly that identity."""
+        return self._by_rid.get(rid)
+
+    def add(self, session: Session) -> None:
+        """Enter a session; its identity must not be there yet."""
+        assert session.rid not in self._by_rid, session.rid
+        self._by_rid[session.rid] = session
+
+    def remove(self, session: Session) -> None:
+        """Take exactly this session out."""
+        if self._by_rid.get(session.rid) is session:
+            del self._by_rid[session.rid]
+
+    def of_job(self, job_id: int) -> list[Session]:
+        """Every session of the job, whatever the attempt."""
+        return [s for s in self._by_rid.values() if s.rid.job_id == job_id]
+
+    def of_attempt(self, job_id: int, attempt: int) -> list[Session]:
+        """Every step of exactly that attempt."""
+        return [s for s in self.of_job(job_id) if s.rid.run_attempt == attempt]
+
+    def snapshot(self) -> Sequence[tuple[RuntimeId, str]]:
+        """What the controller should know to be here."""
+        return [
+            (s.rid, "finished" if s.phase is Phase.FINISHED else "live")
+            for s in self._by_rid.values()
+            if s.active
+        ]
