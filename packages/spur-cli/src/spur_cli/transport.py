@@ -45,6 +45,16 @@ class Transport:
         self._channels: dict[str, Any] = {}
         self._current = 0
 
+    def only(self, address: str) -> "Transport":
+        """The same caller, asking one controller."""
+        twin = object.__new__(Transport)
+        twin._ctx = self._ctx
+        twin.where = endpoints.Endpoints((address,), self.where.config, self.where.client)
+        twin._metadata = self.metadata()
+        twin._channels = self._channels
+        twin._current = 0
+        return twin
+
     def metadata(self) -> credentials.Metadata:
         """The caller's credential."""
         if self._metadata is None:

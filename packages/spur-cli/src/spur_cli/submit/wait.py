@@ -48,9 +48,9 @@ def wait_for(ctx: Context, transport: Transport, job_id: int) -> int:
             jobs = None
         if jobs is not None:
             for job in jobs:
-                if job.state in TERMINAL_STATES:
+                if int(job.state) in TERMINAL_STATES:
                     codes[job.job_id, job.array_task_id] = job_code(job)
-            if not [job for job in jobs if job.state not in TERMINAL_STATES]:
+            if not [job for job in jobs if int(job.state) not in TERMINAL_STATES]:
                 return max(codes.values(), default=1)
         time.sleep(pause)
         pause = min(pause * 2, LAST_PAUSE)

@@ -1,0 +1,1 @@
+"""A complete cluster on this machine: `spur up`, `down`, `restart`, `demo`."""

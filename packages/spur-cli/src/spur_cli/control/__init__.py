@@ -1,0 +1,1 @@
+"""scontrol: show and change jobs, nodes, partitions and settings."""
