@@ -10,9 +10,9 @@ from spur_core.states import TERMINAL_STATES
 from spur_ctld.api import parse
 from spur_ctld.api.job_view import dependency_left, job_message, redact
 from spur_ctld.dispatch.nodes import node_address
-from spur_ctld.scheduling.queue_view import lookup_for
 from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.dependencies import lookup_for
 from spur_ctld.state.ops import Target
 from spur_ctld.state.records import Job
 from spur_proto import common_pb2

@@ -6,10 +6,10 @@ is immutable, so that a plan may be made in another thread.
 
 from collections.abc import Sequence
 
-from spur_ctld.scheduling.queue_view import queue_view
 from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
+from spur_ctld.state.pending import Memo, pending_views
 from spur_sched.api import JobView, NodeView, PartitionView
 
 
@@ -53,6 +53,10 @@ class View:
         """The same cluster with a queue of one."""
         return View(self.index, self._nodes, self._partitions, [job])
 
+    def best(self, count: int) -> "View":
+        """The same cluster with the first `count` jobs; nothing is said of the others."""
+        return View(self.index, self._nodes, self._partitions, self._pending[:count])
+
 
 class SnapshotBuilder:
     """Builds views of the live state."""
@@ -62,6 +66,7 @@ class SnapshotBuilder:
         self._views: dict[str, NodeView] = {}
         self._dirty: set[str] = set()
         self._all_dirty = True
+        self._memo: Memo = {}
         self._partitions: tuple[object, dict[str, PartitionView]] = (None, {})
         site.ledger.subscribe(self._on_events)
 
@@ -110,7 +115,7 @@ class SnapshotBuilder:
         state = self._site.ledger.state
         if not state.pending:
             return self.cluster(cooling)
-        queue = queue_view(state, now)
+        queue = pending_views(state, now, self._memo)
         named = {name for job in queue.views for name in job.nodelist}
         cluster = self.cluster(cooling - named)
         return View(

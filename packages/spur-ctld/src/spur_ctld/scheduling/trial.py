@@ -6,9 +6,9 @@ from spur_core import reasons
 from spur_core.errors import RequestError
 from spur_core.grammar.hostlist import compress_sorted
 from spur_ctld.scheduling.snapshot import View
-from spur_ctld.scheduling.views import gres_map
 from spur_ctld.site import Site
 from spur_ctld.state.ops import Submit
+from spur_ctld.state.pending import request_view
 from spur_sched.api import JobView, NodeView, Placement
 from spur_sched.feasible import feasible
 from spur_sched.plan import plan
@@ -19,28 +19,7 @@ _MOST_ENDS = 200
 
 def job_view(op: Submit, now: float) -> JobView:
     """The submission as the scheduler would see it, alone and eligible."""
-    request = op.request
-    return JobView(
-        job_id=0,
-        priority=op.priority,
-        submit_at=now,
-        eligible_at=now,
-        partitions=request.partitions,
-        min_nodes=request.min_nodes,
-        max_nodes=request.max_nodes,
-        num_tasks=request.num_tasks,
-        tasks_given=request.tasks_given,
-        tasks_per_node=request.tasks_per_node,
-        cpus_per_task=request.cpus_per_task,
-        memory_per_node_mb=request.memory_per_node_mb,
-        memory_per_cpu_mb=request.memory_per_cpu_mb,
-        gres=gres_map(request.gres),
-        exclusive=request.exclusive,
-        nodelist=frozenset(request.nodelist),
-        exclude=frozenset(request.exclude),
-        constraint=request.constraint,
-        time_limit=request.time_limit,
-    )
+    return request_view(op.request, 0, op.priority, now, now)
 
 
 def require_feasible(site: Site, op: Submit) -> None:

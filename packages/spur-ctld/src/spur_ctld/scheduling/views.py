@@ -1,22 +1,13 @@
 """State records as the scheduler's views.  Pure."""
 
-from collections.abc import Sequence
-
 from spur_core.states import NodeAvail
 from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.pending import gres_map
 from spur_ctld.state.records import UNLIMITED, Gres, Job, Node, Partition, Slice
-from spur_sched.api import GresMap, NodeView, PartitionView, Placement
+from spur_sched.api import NodeView, PartitionView, Placement
 
 #: What DRAIN, DOWN and INACTIVE are not.
 _UP = frozenset({"UP"})
-
-
-def gres_map(items: Sequence[Gres]) -> GresMap:
-    """Counts by (name, type)."""
-    found: GresMap = {}
-    for item in items:
-        found[item.name, item.type] = found.get((item.name, item.type), 0) + item.count
-    return found
 
 
 def expected_end(job: Job) -> float | None:

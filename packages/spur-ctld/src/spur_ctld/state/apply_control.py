@@ -184,6 +184,8 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
         changed = msgspec.structs.replace(
             changed, eligible_at=max(job.submit_at, request.begin_at or 0.0), not_before=None
         )
+    if "nice" in changes:
+        changed = _with_nice(changed, job.request.nice)
     if op.priority is not None:
         changed = _with_priority(changed, op.priority, op.who)
     if op.array_throttle is not None:
@@ -231,6 +233,20 @@ def _with_priority(job: Job, priority: int, who: Who) -> Job:
     most = job.priority or job.prior_priority or priority
     lowered = priority if _rules(who) else min(priority, most)
     return msgspec.structs.replace(job, priority=lowered, prior_priority=lowered, reason=reasons.NONE)
+
+
+def _with_nice(job: Job, before: int) -> Job:
+    """The base priority was computed with the old nice value; so is what a release gives back."""
+    shift = before - job.request.nice
+    return msgspec.structs.replace(
+        job,
+        priority=_within(job.priority + shift) if job.priority else 0,
+        prior_priority=_within(job.prior_priority + shift),
+    )
+
+
+def _within(priority: int) -> int:
+    return min(max(1, priority), 0xFFFFFFFE)
 
 
 def requeue_op(state: ClusterState, op: Requeue) -> TargetsResult:

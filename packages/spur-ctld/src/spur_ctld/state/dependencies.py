@@ -76,6 +76,8 @@ def lookup_for(state: ClusterState, asking: Job, task: int | None = None) -> dep
         wanted = None if term.task in (None, "*") else int(term.task or 0)
         if term.kind == "aftercorr" and term.task is None and own is not None:
             wanted = own
+        if term.task is not None and not state.by_array.get(term.job_id):
+            return None
         return _target(state, term.job_id, wanted)
 
     return look

@@ -35,7 +35,7 @@ def finish(
         state=next_job_state(job.state, END_EVENT[end]),
         reason=reason,
         desc=desc,
-        end_at=job.end_at if job.end_at is not None and job.state is JobState.COMPLETING else at,
+        end_at=end_of_run(job, at) if job.state is JobState.COMPLETING else at,
         held=(),
         fence=None,
         exit=exit_status if exit_status is not None else job.exit,
@@ -45,6 +45,15 @@ def finish(
     put_job_row(state, done)
     state.emit(JobChanged(job.job_id))
     state.emit(JobEnded(job.job_id, attempt_of(done), end))
+
+
+def end_of_run(job: Job, at: float) -> float:
+    """When the run ended: stamped when it began to end, but never before its start.
+
+    A report may bring a start later than the fence that ends it, and clocks of nodes may differ.
+    """
+    ended = at if job.end_at is None else job.end_at
+    return max(ended, job.start_at or 0.0)
 
 
 def may_fence(job: Job, outcome: JobState) -> bool:
@@ -129,8 +138,7 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         pass  # its row tells how it ended already
     elif ran:
         record_as = JobState.NODE_FAIL if fence.why == "node_fail" else JobState.REQUEUED
-        ended = job.end_at if job.end_at is not None else at
-        put_job_row(state, job, final=record_as, end_at=ended)
+        put_job_row(state, job, final=record_as, end_at=end_of_run(job, at))
     else:
         drop_job_row(state, job)
     launch = fence.why == "launch"

@@ -1,0 +1,162 @@
+"""The queue as the scheduler sees it: which pending jobs only room can hold back, and why the rest waits.
+
+Pure.  Order: tier of the best requested partition, base priority, then whoever is eligible for longest.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from spur_core import reasons
+from spur_core.grammar.array import IndexSet
+from spur_ctld.state import dependencies
+from spur_ctld.state.arrays import running_tasks
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.records import Gres, Job, Request
+from spur_sched.api import GresMap, JobView
+
+#: Reasons that explain a hold-back by time better than BeginTime does.
+_OWN_REASON: Final = frozenset({reasons.LAUNCH_FAILURE, reasons.BEGIN_TIME})
+#: Tasks of one array that one pass looks at.
+MOST_TASKS: Final = 1000
+
+#: Job id -> the record that a view was made of, and the view; lets a pass reuse those of the last one.
+Memo = dict[int, tuple[Job, JobView]]
+
+
+class Queue(NamedTuple):
+    """Every pending job that is not held stands in exactly one of the lists.
+
+    Attributes:
+        views: eligible jobs, best first.
+        gated: (job id, reason, free text) of the others.  A job that waits for a time and says so in words
+            of its own is left out.
+        never: jobs to be cancelled, because their dependency can never hold and they asked for it.
+        starts_matter: some job waits for another one to start.
+    """
+
+    views: list[JobView]
+    gated: list[tuple[int, str, str]]
+    never: list[int]
+    starts_matter: bool
+
+
+def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> Queue:
+    """Sort every pending job into what may start and what waits for something else than room."""
+    memo = {} if memo is None else memo
+    tiers = {name: part.priority_tier for name, part in state.partitions.items()}
+    found: list[tuple[int, JobView]] = []
+    queue = Queue([], [], [], False)
+    starts_matter = False
+    for job_id in state.pending:
+        job = state.jobs[job_id]
+        if job.reason in reasons.HOLDS or job.priority == 0:
+            continue
+        starts_matter = starts_matter or dependencies.waits_for_starts(job)
+        outcome = _gate(state, job, now)
+        if isinstance(outcome, str):
+            if outcome == reasons.DEPENDENCY_NEVER and job.request.kill_on_invalid_dependency:
+                queue.never.append(job_id)
+            elif outcome:
+                queue.gated.append((job_id, outcome, ""))
+            continue
+        tier = max((tiers.get(name, 1) for name in job.request.partitions), default=1)
+        found.append((-tier, _view(job, outcome, memo)))
+    found.sort(
+        key=lambda item: (item[0], -item[1].priority, item[1].eligible_at, item[1].submit_at, item[1].job_id)
+    )
+    queue.views.extend(view for _, view in found)
+    for job_id in memo.keys() - state.pending:
+        del memo[job_id]
+    return queue._replace(starts_matter=starts_matter)
+
+
+def _gate(state: ClusterState, job: Job, now: float) -> tuple[int, ...] | str | None:
+    """The reason that holds the job back ("" = it has its own), else the array tasks that may start, None
+    for a plain job."""
+    per_task = dependencies.by_task(job)
+    if not per_task:
+        verdict = dependencies.verdict(state, job, now)
+        if verdict == dependencies.NEVER:
+            return reasons.DEPENDENCY_NEVER
+        if verdict == dependencies.WAITING:
+            return reasons.DEPENDENCY
+    if too_early(job, now):
+        return "" if job.reason in _OWN_REASON else reasons.BEGIN_TIME
+    if not job.array_pending:
+        return None
+    room = MOST_TASKS
+    if job.array_throttle and job.array_job_id is not None:
+        room = min(room, job.array_throttle - running_tasks(state, job.array_job_id))
+    if room <= 0:
+        return reasons.ARRAY_TASK_LIMIT
+    if not per_task:
+        return tuple(IndexSet(job.array_pending).lowest(room))
+    return _tasks_by_verdict(state, job, now, room)
+
+
+def _tasks_by_verdict(state: ClusterState, job: Job, now: float, room: int) -> tuple[int, ...] | str:
+    """`aftercorr`: each task waits for its own counterpart."""
+    free: list[int] = []
+    waiting = False
+    for task in IndexSet(job.array_pending):
+        verdict = dependencies.verdict(state, job, now, task)
+        waiting = waiting or verdict == dependencies.WAITING
+        if verdict == dependencies.SATISFIED:
+            free.append(task)
+            if len(free) == room:
+                break
+    if free:
+        return tuple(free)
+    return reasons.DEPENDENCY if waiting else reasons.DEPENDENCY_NEVER
+
+
+def too_early(job: Job, now: float) -> bool:
+    """Whether the user's begin time or an automatic hold-back lies ahead."""
+    begin = job.request.begin_at
+    return (begin is not None and begin > now) or (job.not_before is not None and job.not_before > now)
+
+
+def _view(job: Job, tasks: tuple[int, ...] | None, memo: Memo) -> JobView:
+    known = memo.get(job.job_id)
+    view = known[1] if known is not None and known[0] is job else None
+    if view is None:
+        view = request_view(
+            job.request, job.job_id, job.priority, job.submit_at, job.eligible_at or job.submit_at
+        )
+        memo[job.job_id] = (job, view)
+    return view if tasks is None else view._replace(tasks=tasks)
+
+
+def request_view(
+    request: Request, job_id: int, priority: int, submit_at: float, eligible_at: float
+) -> JobView:
+    """A request as the scheduler sees it."""
+    return JobView(
+        job_id=job_id,
+        priority=priority,
+        submit_at=submit_at,
+        eligible_at=eligible_at,
+        partitions=request.partitions,
+        min_nodes=request.min_nodes,
+        max_nodes=request.max_nodes,
+        num_tasks=request.num_tasks,
+        tasks_given=request.tasks_given,
+        tasks_per_node=request.tasks_per_node,
+        cpus_per_task=request.cpus_per_task,
+        memory_per_node_mb=request.memory_per_node_mb,
+        memory_per_cpu_mb=request.memory_per_cpu_mb,
+        gres=gres_map(request.gres),
+        exclusive=request.exclusive,
+        nodelist=frozenset(request.nodelist),
+        exclude=frozenset(request.exclude),
+        constraint=request.constraint,
+        time_limit=request.time_limit,
+    )
+
+
+def gres_map(items: Sequence[Gres]) -> GresMap:
+    """Counts by (name, type)."""
+    found: GresMap = {}
+    for item in items:
+        found[item.name, item.type] = found.get((item.name, item.type), 0) + item.count
+    return found
