@@ -52,7 +52,10 @@ class Spawner:
             self._ended = True
 
     def _on_request(self, _events: int) -> None:
-        data = os.read(_IN, 1 << 16)
+        try:
+            data = os.read(_IN, 1 << 16)
+        except ConnectionResetError:  # the agent died with something unread
+            data = b""
         if not data:
             self._ended = True
             self._loop.forget(_IN)
@@ -149,6 +152,8 @@ def _be_between(request: spawn.SpawnRequest, pipe: int) -> NoReturn:
     code = 127
     try:
         code = run.supervise(request.session, pipe, join_group=False)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # into the session's log; raising it would wake the spawner's code
     finally:
         os._exit(code)
 
