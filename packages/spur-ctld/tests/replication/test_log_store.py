@@ -128,6 +128,19 @@ def test_compaction_keeps_everything_after_the_index(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_what_replaced_a_segments_beginning_survives_compaction(tmp_path: Path) -> None:
+    log = opened(tmp_path, segment_bytes=100)
+    log.write(HardState(1, 1), 1, entries(1, 6))
+    log.write(None, 7, entries(7, 1))
+    log.write(HardState(2, 1), 6, entries(6, 1, term=2))
+    log.compact(6)
+    log.write(None, 7, entries(7, 1, term=2))
+    log.close()
+    stored = reload(tmp_path)
+    assert stored.base.index <= 6
+    assert [entry.term for entry in stored.entries if entry.index > 5] == [2, 2]
+
+
 def test_a_restart_forgets_what_was_before(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.write(HardState(1, 1), 1, entries(1, 5))

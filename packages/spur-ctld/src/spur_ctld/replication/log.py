@@ -153,8 +153,7 @@ class SegmentLog:
         self._broken = True
         if hard is not None:
             self._hard = hard
-        # A restart begins a segment, so that everything older can be removed.
-        if self._fd is None or restart_at or self._segments[-1].size >= self._segment_bytes:
+        if restart_at or self._must_roll(first):
             before = restart_at or Position(first - 1, self._terms.term_at(first - 1))
             self._roll(Frame(self._hard, first, entries, restart_at, before), before)
         else:
@@ -164,6 +163,17 @@ class SegmentLog:
         if entries:
             self._terms.extend(first, entries)
         self._broken = False
+
+    def _must_roll(self, first: int) -> bool:
+        """A full segment is followed by another, and so is one whose beginning is being replaced.
+
+        Otherwise a segment could begin after an entry that a later frame in it replaces, and removing the
+        segments before it would remove the place where that entry's successor goes.
+        """
+        if self._fd is None:
+            return True
+        newest = self._segments[-1]
+        return newest.size >= self._segment_bytes or first <= newest.before.index
 
     def _put(self, frame: Frame) -> None:
         assert self._fd is not None
