@@ -157,7 +157,8 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         state=next_job_state(job.state, JobEvent.REQUEUE),
         reason=hold or reason,
         desc=desc,
-        priority=0 if hold else job.priority,
+        # A job that was held when it ended goes back without the hold.
+        priority=0 if hold else job.priority or job.prior_priority or state.settings.default_priority,
         prior_priority=job.priority if hold and job.priority else job.prior_priority,
         not_before=not_before,
         eligible_at=max(at, not_before or 0.0),

@@ -1,0 +1,268 @@
+"""Random life of a small cluster, checked against a model that only counts.
+
+After every operation the invariants hold; at any moment a snapshot is the state; and what must never happen
+does not: an attempt dispatched twice, a run with two ends, a report of an old attempt with an effect.
+"""
+
+import itertools
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
+from spur_ctld.state import codec, events, ops
+from spur_ctld.state.cluster import launch_nodes
+from spur_ctld.state.ops import Who
+from spur_ctld.state.records import Settings
+
+NODES = ("n1", "n2", "n3")
+WHO = st.sampled_from(
+    [Who(uid=1000, user="alice"), Who(uid=1001, user="bob"), Who(uid=0, user="root", admin=True)]
+)
+
+
+def make_machine(sim_class):
+    """The machine around the `Sim` of the tests."""
+
+    class Life(RuleBasedStateMachine):
+        def __init__(self):
+            super().__init__()
+            self.sim = sim_class(nodes=3, settings=Settings(max_batch_requeue=3))
+            #: (job, attempt) that were dispatched, and how they ended for good.
+            self.dispatched = set()
+            self.ended = {}
+            self.boots = itertools.count(2)
+
+        # -- help
+
+        def watch(self):
+            """Read the events as the shell would."""
+            for event in self.sim.events:
+                if isinstance(event, events.DispatchRequested):
+                    key = (event.job_id, event.attempt)
+                    assert key not in self.dispatched
+                    self.dispatched.add(key)
+                elif isinstance(event, events.JobEnded):
+                    job = self.sim.job(event.job_id)
+                    assert job.state is event.state
+                    if (event.job_id, event.attempt) in self.dispatched:
+                        assert (event.job_id, event.attempt) not in self.ended
+                        self.ended[event.job_id, event.attempt] = event.state
+
+        def pick(self, data, states):
+            found = sorted(job.job_id for job in self.sim.state.jobs.values() if job.state in states)
+            return self.sim.job(data.draw(st.sampled_from(found))) if found else None
+
+        def attempt_near(self, data, job):
+            return max(1, job.run_attempt + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
+
+        # -- operations
+
+        @rule(data=st.data())
+        def submit(self, data):
+            srun = data.draw(st.booleans())
+            array = data.draw(st.sampled_from([(), (), ((0, 3, 1),), ((1, 1, 1), (5, 9, 2))]))
+            self.sim.submit(
+                srun=srun,
+                array=() if srun else array,
+                array_throttle=data.draw(st.integers(0, 2)),
+                held=data.draw(st.integers(0, 4)) == 0,
+                requeue=data.draw(st.integers(0, 3)) > 0,
+                request_id=data.draw(st.sampled_from(["", "", "r1", "r2"])),
+                dependency=data.draw(st.sampled_from(["", "", "afterok:1", "singleton"])),
+            )
+            self.watch()
+
+        @rule(data=st.data())
+        def dispatch(self, data):
+            job = self.pick(data, {JobState.PENDING, JobState.RUNNING})
+            if job is None:
+                return
+            tasks = [first for first, _, _ in job.array_pending]
+            task = data.draw(st.sampled_from([None, 99, *tasks])) if tasks else None
+            nodes = data.draw(st.lists(st.sampled_from(NODES), min_size=1, max_size=2, unique=True))
+            attempt = job.run_attempt + 1 + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1]))
+            before = {name: self.sim.state.use_of(name).cpus for name in NODES}
+            result = self.sim.begin(
+                job.job_id, tuple(nodes), cpus=data.draw(st.integers(1, 3)), task=task, attempt=attempt
+            )
+            if result.refusal is None:
+                assert self.sim.job(result.job_id).run_attempt == attempt
+                assert all(self.sim.state.use_of(name).cpus > before[name] for name in nodes)
+            self.watch()
+
+        @rule(data=st.data())
+        def commit(self, data):
+            job = self.pick(data, {JobState.CONFIGURING, JobState.COMPLETING})
+            if job is not None:
+                self.sim.commit(job.job_id, self.attempt_near(data, job))
+                self.watch()
+
+        @rule(data=st.data())
+        def abort(self, data):
+            job = self.pick(data, {JobState.CONFIGURING})
+            if job is None:
+                return
+            clear = data.draw(st.sets(st.sampled_from(launch_nodes(job))))
+            self.sim.abort(
+                job.job_id,
+                data.draw(st.sampled_from(["retry", "hold", "fail"])),
+                clear=sorted(clear),
+                attempt=self.attempt_near(data, job),
+            )
+            self.watch()
+
+        @rule(data=st.data())
+        def complete(self, data):
+            job = self.pick(data, ACTIVE_STATES | TERMINAL_STATES | {JobState.PENDING})
+            if job is None:
+                return
+            attempt = self.attempt_near(data, job)
+            node = data.draw(st.sampled_from(NODES))
+            before = codec.digest(self.sim.state)
+            verdict = self.sim.complete(
+                job.job_id,
+                node,
+                attempt=attempt,
+                code=data.draw(st.sampled_from([0, 0, 3])),
+                signal=data.draw(st.sampled_from([0, 0, 9])),
+                oom=data.draw(st.integers(0, 9)) == 0,
+            )
+            current = job.state in ACTIVE_STATES and attempt == job.run_attempt
+            assert (verdict == "accepted") == (
+                current and node in launch_nodes(job) and node not in job.exits
+            )
+            if verdict != "accepted":
+                applied, self.sim.state.applied = self.sim.state.applied, self.sim.index - 1
+                assert codec.digest(self.sim.state) == before
+                self.sim.state.applied = applied
+            self.watch()
+
+        @rule(data=st.data(), who=WHO)
+        def cancel(self, data, who):
+            job = self.pick(data, set(JobState))
+            if job is None:
+                return
+            array = job.array_job_id
+            if array is not None and data.draw(st.booleans()):
+                tasks = data.draw(st.sampled_from([None, ((0, 1, 1),), ((5, 5, 1),)]))
+                self.sim.cancel(array, tasks=tasks, who=who)
+            else:
+                self.sim.cancel(job.job_id, who=who)
+            self.watch()
+
+        @rule(data=st.data(), who=WHO, mode=st.sampled_from(["hold", "uhold", "release", "release"]))
+        def hold(self, data, who, mode):
+            job = self.pick(data, {JobState.PENDING, JobState.RUNNING})
+            if job is not None:
+                self.sim.hold(job.job_id, mode, who=who)
+                self.watch()
+
+        @rule(data=st.data(), who=WHO, hold=st.booleans())
+        def requeue(self, data, who, hold):
+            job = self.pick(data, set(JobState))
+            if job is not None:
+                self.sim.requeue(job.job_id, who=who, hold=hold)
+                self.watch()
+
+        @rule(data=st.data())
+        def update(self, data):
+            job = self.pick(data, {JobState.PENDING, JobState.RUNNING})
+            if job is not None:
+                self.sim.update(job.job_id, time_limit=data.draw(st.integers(60, 600)))
+                self.sim.update(job.job_id, priority=data.draw(st.integers(0, 2000)), nice=3)
+                self.watch()
+
+        @rule(data=st.data())
+        def fence(self, data):
+            job = self.pick(data, ACTIVE_STATES)
+            if job is None:
+                return
+            outcome = data.draw(st.sampled_from([JobState.PENDING, JobState.NODE_FAIL, JobState.TIMEOUT]))
+            recovery = outcome is JobState.PENDING and data.draw(st.booleans())
+            self.sim.fence(job.job_id, outcome, attempt=self.attempt_near(data, job), recovery=recovery)
+            self.watch()
+
+        @rule(data=st.data())
+        def confirm(self, data):
+            job = self.pick(data, {JobState.COMPLETING})
+            if job is None:
+                return
+            node = data.draw(st.sampled_from(NODES))
+            self.sim.confirm(job.job_id, node, attempt=self.attempt_near(data, job))
+            self.watch()
+
+        @rule(data=st.data())
+        def time_limit(self, data):
+            job = self.pick(data, {JobState.RUNNING})
+            if job is not None:
+                self.sim.do(ops.TimeLimitSignalled(at=0, job_id=job.job_id, attempt=job.run_attempt))
+
+        @rule(name=st.sampled_from(NODES), by_admin=st.booleans())
+        def lose(self, name, by_admin):
+            self.sim.down(name, who=Who(uid=0, user="root", admin=True) if by_admin else None)
+            for job_id in self.sim.state.use_of(name).jobs:
+                assert self.sim.job(job_id).fence is not None
+            self.watch()
+
+        @rule(name=st.sampled_from(NODES), reboot=st.booleans(), cpus=st.sampled_from([4, 4, 4, 1]))
+        def register(self, name, reboot, cpus):
+            known = self.sim.state.nodes[name].boot_id
+            self.sim.register(name, cpus=cpus, boot=f"boot-{next(self.boots)}" if reboot else known)
+            if reboot:
+                held = self.sim.state.use_of(name).jobs
+                assert not any(name in launch_nodes(self.sim.job(job_id)) for job_id in held)
+            self.watch()
+
+        @rule(name=st.sampled_from(NODES), word=st.sampled_from(["drain", "resume", "undrain", "fail"]))
+        def administer(self, name, word):
+            root = Who(uid=0, user="root", admin=True)
+            self.sim.do(ops.NodeUpdate(at=0, names=(name,), who=root, state=word, reason="test"))
+
+        @rule(name=st.sampled_from(NODES))
+        def silence_and_beat(self, name):
+            self.sim.do(ops.NodeSilent(at=0, name=name, reason="restart"))
+            self.sim.do(ops.NodeBack(at=0, name=name))
+
+        @rule()
+        def forget(self):
+            rows = tuple((row.job_id, row.attempt, row.seq) for row in self.sim.state.outbox.values())
+            self.sim.do(ops.OutboxAck(at=0, rows=rows[::2]))
+            self.sim.do(ops.Purge(at=0, job_ids=tuple(self.sim.state.jobs), answers_before=self.sim.now - 20))
+
+        @rule()
+        def restart(self):
+            """The controller goes on from a snapshot."""
+            chunks = list(codec.freeze(self.sim.state))
+            digest = codec.digest(self.sim.state)
+            self.sim.machine.restore(chunks)
+            assert codec.digest(self.sim.state) == digest
+
+        @precondition(lambda self: self.sim.state.active)
+        @rule()
+        def settle(self):
+            """When every fence is confirmed and every node reports, nothing holds anything."""
+            for job_id in sorted(self.sim.state.active):
+                job = self.sim.job(job_id)
+                for node in launch_nodes(job):
+                    if node in job.exits:
+                        continue
+                    self.sim.complete(job_id, node)
+                    self.watch()
+            assert not self.sim.state.active
+            assert all(use.cpus == 0 and not use.jobs for use in self.sim.state.use.values())
+
+        @initialize()
+        def begin(self):
+            self.sim.submit()
+
+    return Life
+
+
+def test_random_lives(make_sim):
+    from hypothesis.stateful import run_state_machine_as_test
+
+    run_state_machine_as_test(
+        make_machine(make_sim), settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
+    )
