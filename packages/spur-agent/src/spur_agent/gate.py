@@ -45,7 +45,7 @@ def outcome(error: Exception, method: str) -> tuple[grpc.StatusCode, str, str]:
     return grpc.StatusCode.INTERNAL, "internal error of the node agent, see its log", errors.StateError.code
 
 
-class Gate(aio.ServerInterceptor[Any, Any]):
+class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Stands before every handler.
 
     Args:

@@ -1,0 +1,422 @@
+"""A scripted controller (a real gRPC peer) and real agents as subprocesses."""
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+import grpc
+from grpc import aio
+
+from spur_auth import mint
+from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_core.linux import procfs
+from spur_proto import agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
+from spur_proto import controller_pb2 as pb
+
+BIN = Path(sys.executable).parent
+KEY = "0123456789abcdef0123456789abcdef"
+#: No single condition of these tests may take longer.
+PATIENCE = 20.0
+
+
+async def until(condition: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
+    """The first true value of `condition`; polls, so that tests wait for facts and not for time."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout:g} s: {what}")
+        await asyncio.sleep(0.01)
+    return value
+
+
+class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
+    """Records every call; answers as told.
+
+    Attributes:
+        verdicts: verdicts of the next reports, then `verdict` for ever.
+        silent: reports are taken and never answered while it is set.
+        refuse: status with which reports are refused while it is set.
+    """
+
+    def __init__(self) -> None:
+        self.registrations: list[pb.RegisterAgentRequest] = []
+        self.beats: list[pb.HeartbeatRequest] = []
+        self.reports: list[pb.ReportJobStatusRequest] = []
+        self.farewells: list[pb.DeregisterAgentRequest] = []
+        self.drains: list[pb.DrainNodeRequest] = []
+        self.headers: dict[str, list[str]] = {}
+        self.verdicts: list[int] = []
+        self.verdict = pb.REPORT_VERDICT_ACCEPTED
+        self.silent = False
+        self.refuse: grpc.StatusCode | None = None
+        self.register_again = False
+        self.unauthenticated_beats = 0
+        self.term = 1
+        self.heartbeat_secs = 1
+        self.port = 0
+        self._server: Any = None
+
+    async def start(self) -> None:
+        self._server = aio.server(options=(("grpc.so_reuseport", 0),))
+        controller_pb2_grpc.add_SlurmControllerServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+
+    def _note(self, name: str, context: Any) -> None:
+        header = dict(context.invocation_metadata()).get("authorization", "")
+        self.headers.setdefault(name, []).append(header)
+
+    async def RegisterAgent(self, request: Any, context: Any) -> pb.RegisterAgentResponse:
+        self._note("RegisterAgent", context)
+        self.registrations.append(request)
+        token = mint.mint_node(KEY.encode(), request.node, now=time.time(), cluster="test")
+        return pb.RegisterAgentResponse(
+            node_token=token, cluster_name="test", heartbeat_secs=self.heartbeat_secs, term=self.term
+        )
+
+    async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:
+        self._note("Heartbeat", context)
+        if self.unauthenticated_beats:
+            self.unauthenticated_beats -= 1
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "credential expired 5 s ago")
+        self.beats.append(request)
+        again, self.register_again = self.register_again, False
+        return pb.HeartbeatResponse(register_again=again)
+
+    async def DeregisterAgent(self, request: Any, context: Any) -> pb.DeregisterAgentResponse:
+        self.farewells.append(request)
+        return pb.DeregisterAgentResponse()
+
+    async def DrainNode(self, request: Any, context: Any) -> pb.DrainNodeResponse:
+        self.drains.append(request)
+        return pb.DrainNodeResponse()
+
+    async def ReportJobStatus(self, request: Any, context: Any) -> pb.ReportJobStatusResponse:
+        self.reports.append(request)
+        if self.silent:
+            await asyncio.sleep(3600)
+        if self.refuse is not None:
+            await context.abort(self.refuse, "as told")
+        return pb.ReportJobStatusResponse(verdict=self.verdicts.pop(0) if self.verdicts else self.verdict)
+
+
+class Agent:
+    """One spurd as a subprocess, and the controller's way of talking to it."""
+
+    def __init__(self, base: Path, controllers: str, name: str, config: str) -> None:
+        self.name = name
+        self.state = base / f"state-{name}"
+        self.config = base / f"{name}.conf"
+        self.config.write_text(config)
+        self.config.chmod(0o600)
+        self.log = base / f"{name}.log"
+        self._controllers = controllers
+        self._process: asyncio.subprocess.Process | None = None
+        self._channel: Any = None
+        self.address = ""
+        self.extra: tuple[str, ...] = ()
+        self.environ: dict[str, str] = {}
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def sessions(self) -> list[str]:
+        folder = self.state / "runtime" / "sessions"
+        return sorted(os.listdir(folder)) if folder.exists() else []
+
+    def session_dir(self, rid: RuntimeId) -> Path:
+        return self.state / "runtime" / "sessions" / rid.dirname()
+
+    def log_text(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    async def start(self, listen: str = "127.0.0.1:0") -> str:
+        """Start and wait for the READY line; the address in it."""
+        self._process = await self.spawn(listen)
+        assert self._process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            line = (await self._process.stdout.readline()).decode()
+        assert line.startswith("READY spurd "), (line, self.log_text())
+        self.address = line.split()[2]
+        return self.address
+
+    async def spawn(self, listen: str = "127.0.0.1:0") -> asyncio.subprocess.Process:
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                str(BIN / "spurd"),
+                *("-D", "-f", str(self.config), "--controller", self._controllers, "-N", self.name),
+                *("--listen", listen, "--state-dir", str(self.state), "--log-level", "debug"),
+                *self.extra,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={"PATH": os.environ["PATH"], "SECRET_OF_THE_DAEMON": "leak", **self.environ},
+            )
+
+    async def kill(self, number: int = signal.SIGKILL) -> int:
+        """Send a signal and wait for the end; the exit status."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        async with asyncio.timeout(PATIENCE):
+            status = await self._process.wait()
+        self._process = None
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+        return status
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    def stub(self) -> agent_pb2_grpc.SlurmAgentStub:
+        if self._channel is None:
+            self._channel = aio.insecure_channel(
+                self.address, options=(("grpc.use_local_subchannel_pool", 1),)
+            )
+        return agent_pb2_grpc.SlurmAgentStub(self._channel)
+
+    async def call(self, name: str, request: Any, token: str | None = None) -> Any:
+        """One call as the controller, or with another token ("" = none)."""
+        if token is None:
+            token = mint.mint_controller(KEY.encode(), now=time.time(), cluster="test")
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return await getattr(self.stub(), name)(request, timeout=40, metadata=metadata)
+
+    async def launch(self, spec: agent_pb2.LaunchSpec, **changes: Any) -> agent_pb2.LaunchJobResponse:
+        return await self.call("LaunchJob", launch_request(spec, self.name, **changes))
+
+    async def cancel(self, rid: RuntimeId, **fields: Any) -> bool:
+        request = agent_pb2.AgentCancelJobRequest(rid=wire_rid(rid), term=1, **fields)
+        return bool((await self.call("CancelJob", request)).active)
+
+    async def probe(self, rid: RuntimeId) -> agent_pb2.ProbeStepdResponse:
+        return await self.call("ProbeStepd", agent_pb2.ProbeStepdRequest(rid=wire_rid(rid)))
+
+
+def wire_rid(rid: RuntimeId) -> common_pb2.RuntimeId:
+    return common_pb2.RuntimeId(job_id=rid.job_id, run_attempt=rid.run_attempt, step_id=rid.step_id)
+
+
+def launch_request(
+    spec: agent_pb2.LaunchSpec,
+    node: str,
+    *,
+    key: str = KEY,
+    term: int = 1,
+    token: str | None = None,
+    signed: agent_pb2.LaunchSpec | None = None,
+    signed_node: str | None = None,
+) -> agent_pb2.LaunchJobRequest:
+    """A launch with the controller's statement, or one about something else."""
+    data = spec.SerializeToString()
+    about = signed if signed is not None else spec
+    if token is None:
+        token = mint.mint_launch(
+            key.encode(),
+            RuntimeId(about.rid.job_id, about.rid.run_attempt, about.rid.step_id),
+            about.uid,
+            about.gid,
+            mint.spec_digest(about.SerializeToString()),
+            signed_node or node,
+            now=time.time(),
+            cluster="test",
+        )
+    return agent_pb2.LaunchJobRequest(spec=data, target_node=node, launch_token=token, term=term)
+
+
+class User:
+    """Whom the jobs of these tests belong to: somebody else when the tests run as root."""
+
+    def __init__(self) -> None:
+        entry = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+        self.name, self.uid, self.gid = entry.pw_name, entry.pw_uid, entry.pw_gid
+
+    def token(self) -> str:
+        return mint.mint_user(KEY.encode(), self.name, self.uid, 60, time.time(), cluster="test")
+
+
+@pytest.fixture(scope="session")
+def user() -> User:
+    return User()
+
+
+@pytest.fixture
+def base(user: User) -> Iterator[Path]:
+    """A folder that the jobs' user can reach; `work` in it is that user's."""
+    folder = Path(tempfile.mkdtemp(prefix="spuragent", dir="/tmp"))
+    folder.chmod(0o755)
+    work = folder / "work"
+    work.mkdir()
+    if os.geteuid() == 0:
+        os.chown(work, user.uid, user.gid)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest_asyncio.fixture
+async def controller() -> AsyncIterator[ScriptedController]:
+    made = ScriptedController()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def config_text(extra: str = "", mode: str = "required") -> str:
+    return f"""cluster_name = "test"
+[auth]
+plugin = "jwt"
+mode = "{mode}"
+jwt_key = "{KEY}"
+{extra}
+"""
+
+
+@pytest_asyncio.fixture
+async def make_agent(base: Path, controller: ScriptedController) -> AsyncIterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(name: str = "n1", config: str | None = None, controllers: str | None = None) -> Agent:
+        text = config if config is not None else config_text()
+        one = Agent(base, controllers or f"127.0.0.1:{controller.port}", name, text)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        await end_everything(one)
+
+
+async def end_everything(agent: Agent) -> None:
+    """Kill what a test has left, agent first; by exact session, never by name."""
+    supervisors = []
+    for name in agent.sessions:
+        descriptor = agent.state / "runtime" / "sessions" / name / "descriptor.json"
+        try:
+            found = __import__("json").loads(descriptor.read_bytes())
+        except (OSError, ValueError):
+            continue
+        supervisors.append(procfs.Identity(found["stepd_pid"], found["stepd_start_ticks"], found["boot_id"]))
+    if agent.running:
+        for name in agent.sessions:
+            if name.count(".") == 2:
+                rid = RuntimeId.from_dirname(name)
+                try:
+                    await agent.cancel(rid, grace_secs=0)
+                except aio.AioRpcError:
+                    pass
+        await until(
+            lambda: not any(procfs.is_alive(who) for who in supervisors) or not agent.running,
+            "supervisors end",
+            5,
+        ) if supervisors else None
+        await agent.kill(signal.SIGTERM)
+    for who in supervisors:
+        for pid in procfs.in_session(who.pid):
+            if procfs.is_alive(who):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest_asyncio.fixture
+async def agent(make_agent: Callable[..., Agent], controller: ScriptedController) -> Agent:
+    """A registered agent `n1`."""
+    one = make_agent()
+    await one.start()
+    await until(lambda: controller.registrations, "registration")
+    return one
+
+
+def fill_spec(
+    user: User, base: Path, rid: RuntimeId, script: str, node: str = "n1", cpus: int = 1, **fields: Any
+) -> agent_pb2.LaunchSpec:
+    spec = agent_pb2.LaunchSpec(
+        rid=wire_rid(rid),
+        cluster_name="test",
+        job_name="probe",
+        user=user.name,
+        uid=user.uid,
+        gid=user.gid,
+        partition="batch",
+        script=b"#!/bin/sh\n" + script.encode() + b"\n",
+        environment=[b"PATH=/usr/bin:/bin", b"MINE=1"],
+        work_dir=str(base / "work"),
+        stdout_path="out-%j.txt",
+        nodes=[node],
+        total_tasks=1,
+        cpus_per_task=1,
+        tasks_per_node_text="1",
+        cpus_per_node_text=str(cpus),
+        start_at=time.time(),
+        submit_dir=str(base / "work"),
+        kill_wait_secs=2,
+    )
+    spec.slice.CopyFrom(common_pb2.NodeSlice(node=node, cpus=cpus, memory_mb=64, ranks=[0]))
+    for name, value in fields.items():
+        current = getattr(spec, name)
+        if hasattr(current, "extend"):
+            del current[:]
+            current.extend(value)
+        else:
+            setattr(spec, name, value)
+    return spec
+
+
+@pytest.fixture
+def spec_of(user: User, base: Path) -> Callable[..., agent_pb2.LaunchSpec]:
+    """Makes wire specs: `spec_of(rid, "script text", ...)`."""
+
+    def make(rid: RuntimeId, script: str = "exit 0", **fields: Any) -> agent_pb2.LaunchSpec:
+        return fill_spec(user, base, rid, script, **fields)
+
+    return make
+
+
+@pytest.fixture
+def gate(base: Path) -> Iterator[Callable[[str], Path]]:
+    """FIFOs on which scripts block until the test lets them go on."""
+
+    def make(name: str = "gate") -> Path:
+        path = base / "work" / name
+        os.mkfifo(path)
+        path.chmod(0o666)
+        return path
+
+    yield make
+
+
+def open_gate(path: Path) -> None:
+    """Let whoever reads the FIFO go on."""
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, b"go\n")
+    os.close(fd)
+
+
+def batch(job_id: int, attempt: int = 1) -> RuntimeId:
+    return RuntimeId(job_id, attempt, STEP_BATCH)
+
+
+@pytest.fixture(scope="session")
+def tools() -> Any:
+    """The helpers above, for tests that cannot import this file."""
+    return sys.modules[__name__]
