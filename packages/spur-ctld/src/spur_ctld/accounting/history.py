@@ -153,7 +153,7 @@ def _window(request: pb.GetJobHistoryRequest) -> "list[sa.ColumnElement[bool]]":
     if not request.states:
         return [overlaps(begun, jobs.c.end_at)]
     wanted: list[sa.ColumnElement[bool]] = []
-    for state in request.states:
+    for state in map(JobState, request.states):
         if state == JobState.PENDING:
             waited_until = sa.func.coalesce(jobs.c.start_at, jobs.c.end_at)
             wanted.append(overlaps(begun, waited_until))
