@@ -1,0 +1,1 @@
+"""srun: run a command on allocated nodes with its input and output here."""
