@@ -1,6 +1,7 @@
 """A scripted controller (a real gRPC peer) and real agents as subprocesses."""
 
 import asyncio
+import json
 import os
 import pwd
 import shutil
@@ -20,9 +21,10 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 import grpc
 from grpc import aio
 
+from spur_agent.daemon import cgroup_setting
 from spur_auth import mint
 from spur_core.ids import STEP_BATCH, RuntimeId
-from spur_core.linux import procfs
+from spur_core.linux import cgroup, cgroup_layout, procfs
 from spur_proto import agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
 from spur_proto import controller_pb2 as pb
 
@@ -309,33 +311,55 @@ async def make_agent(base: Path, controller: ScriptedController) -> AsyncIterato
 
 
 async def end_everything(agent: Agent) -> None:
-    """Kill what a test has left, agent first; by exact session, never by name."""
-    supervisors = []
-    for name in agent.sessions:
-        descriptor = agent.state / "runtime" / "sessions" / name / "descriptor.json"
-        try:
-            found = __import__("json").loads(descriptor.read_bytes())
-        except (OSError, ValueError):
-            continue
-        supervisors.append(procfs.Identity(found["stepd_pid"], found["stepd_start_ticks"], found["boot_id"]))
+    """End what a test has left, by exact identity: steps, agent, supervisors, groups."""
     if agent.running:
         for name in agent.sessions:
             if name.count(".") == 2:
-                rid = RuntimeId.from_dirname(name)
                 try:
-                    await agent.cancel(rid, grace_secs=0)
+                    await agent.cancel(RuntimeId.from_dirname(name), grace_secs=0)
                 except aio.AioRpcError:
                     pass
-        await until(
-            lambda: not any(procfs.is_alive(who) for who in supervisors) or not agent.running,
-            "supervisors end",
-            5,
-        ) if supervisors else None
+        await until(lambda: all(over(agent, name) for name in agent.sessions), "steps end")
         await agent.kill(signal.SIGTERM)
-    for who in supervisors:
-        for pid in procfs.in_session(who.pid):
-            if procfs.is_alive(who):
-                os.kill(pid, signal.SIGKILL)
+    for name in agent.sessions:
+        found = descriptor_of(agent, name)
+        if found is None:
+            continue
+        who = procfs.Identity(found["stepd_pid"], found["stepd_start_ticks"], found["boot_id"])
+        for pid in (*procfs.descendants(who.pid), who.pid) if procfs.is_alive(who) else ():
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda who=who: not procfs.is_alive(who), "supervisor ends")
+        cgroup.kill(tuple(found["cgroup"]))
+        await until(lambda dirs=tuple(found["cgroup"]): not cgroup.remove(dirs), "groups removed")
+    root, _ = cgroup_layout.choose_root(cgroup_layout.detect(), cgroup_setting("auto", str(agent.state)))
+    if root is not None and cgroup_setting("auto", str(agent.state)) != "auto":
+        for top in dict.fromkeys((root.unified, *root.v1.values())):
+            if top is not None:
+                await until(
+                    lambda top=top: not cgroup.remove((f"{top}/stepd", top)), "agent's groups removed"
+                )
+
+
+def descriptor_of(agent: Agent, name: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads((agent.state / "runtime" / "sessions" / name / "descriptor.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "stepd_pid" in found else None
+
+
+def over(agent: Agent, name: str) -> bool:
+    """Whether no user code of that session can run any more."""
+    found = descriptor_of(agent, name)
+    try:
+        journal = (agent.state / "runtime" / "sessions" / name / "journal").read_bytes()
+    except OSError:
+        journal = b""
+    if found is None or b"ExitObserved" in journal:
+        return True
+    return not procfs.is_alive(
+        procfs.Identity(found["stepd_pid"], found["stepd_start_ticks"], found["boot_id"])
+    )
 
 
 @pytest_asyncio.fixture
@@ -393,7 +417,7 @@ def spec_of(user: User, base: Path) -> Callable[..., agent_pb2.LaunchSpec]:
 
 
 @pytest.fixture
-def gate(base: Path) -> Iterator[Callable[[str], Path]]:
+def gate(base: Path) -> Callable[[str], Path]:
     """FIFOs on which scripts block until the test lets them go on."""
 
     def make(name: str = "gate") -> Path:
@@ -402,7 +426,7 @@ def gate(base: Path) -> Iterator[Callable[[str], Path]]:
         path.chmod(0o666)
         return path
 
-    yield make
+    return make
 
 
 def open_gate(path: Path) -> None:

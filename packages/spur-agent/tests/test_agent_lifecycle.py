@@ -1,6 +1,5 @@
 """From launch to report, and through the death of the agent."""
 
-import asyncio
 import json
 import os
 import signal
@@ -14,7 +13,9 @@ from spur_proto import controller_pb2 as pb
 pytestmark = pytest.mark.node
 
 
-async def test_a_step_is_launched_reported_acknowledged_and_forgotten(agent, controller, spec_of, base, tools, user):
+async def test_a_step_is_launched_reported_acknowledged_and_forgotten(
+    agent, controller, spec_of, base, tools, user
+):
     rid = tools.batch(7)
     begun = time.time()
     answer = await agent.launch(spec_of(rid, "env | sort; id -u; pwd; exit 3"))
@@ -45,9 +46,9 @@ async def test_the_true_end_is_reported_once_by_the_next_agent(agent, controller
     tools.open_gate(fifo)
     journal = agent.session_dir(rid) / "journal"
     await tools.until(lambda: b"ExitObserved" in journal.read_bytes(), "exit on disk")
-    ended = next(
-        json.loads(line) for line in journal.read_bytes().splitlines() if b"ExitObserved" in line
-    )["exit"]["ended_at"]
+    ended = next(json.loads(line) for line in journal.read_bytes().splitlines() if b"ExitObserved" in line)[
+        "exit"
+    ]["ended_at"]
     assert not controller.reports
     await agent.start()
     await tools.until(lambda: controller.reports, "report")
@@ -57,7 +58,9 @@ async def test_the_true_end_is_reported_once_by_the_next_agent(agent, controller
     assert len(controller.reports) == 1
 
 
-async def test_a_running_step_is_taken_back_with_the_same_processes(agent, controller, spec_of, gate, base, tools):
+async def test_a_running_step_is_taken_back_with_the_same_processes(
+    agent, controller, spec_of, gate, base, tools
+):
     rid, fifo = tools.batch(9), gate()
     assert (await agent.launch(spec_of(rid, f"echo $$ > pid; read x < {fifo}; exit 4"))).success
     pid_file = base / "work" / "pid"
@@ -67,7 +70,9 @@ async def test_a_running_step_is_taken_back_with_the_same_processes(agent, contr
     await agent.start()
     assert before is not None
     assert procfs.is_alive(before)
-    held = await tools.until(lambda: len(controller.registrations) > 1 and controller.registrations[-1].held, "held")
+    held = await tools.until(
+        lambda: len(controller.registrations) > 1 and controller.registrations[-1].held, "held"
+    )
     assert [(h.rid.job_id, h.rid.run_attempt, h.state) for h in held] == [(9, 1, "live")]
     probe = await agent.probe(rid)
     assert (probe.active, probe.state) == (True, "live")
@@ -79,7 +84,9 @@ async def test_a_running_step_is_taken_back_with_the_same_processes(agent, contr
 
 async def test_sigterm_says_farewell_and_leaves_the_step_alone(agent, controller, spec_of, gate, base, tools):
     rid, fifo = tools.batch(10), gate()
-    assert (await agent.launch(spec_of(rid, f"trap 'echo hurt > hurt' TERM HUP INT; read x < {fifo}"))).success
+    assert (
+        await agent.launch(spec_of(rid, f"trap 'echo hurt > hurt' TERM HUP INT; read x < {fifo}"))
+    ).success
     task = json.loads((agent.session_dir(rid) / "descriptor.json").read_bytes())["task_pid"]
     who = procfs.identity(task)
     begun = time.monotonic()
@@ -103,26 +110,20 @@ async def test_reports_are_repeated_until_there_is_a_verdict(agent, controller, 
     assert {r.exit.code for r in controller.reports} == {1}
 
 
-async def test_a_controller_that_is_away_gets_the_report_when_it_is_back(agent, controller, spec_of, tools):
-    port = controller.port
-    rid = tools.batch(12)
-    assert (await agent.launch(spec_of(rid, "exit 5"))).success
+async def test_a_controller_that_is_away_gets_the_report_when_it_is_back(
+    agent, controller, spec_of, gate, tools
+):
+    rid, fifo = tools.batch(12), gate()
+    assert (await agent.launch(spec_of(rid, f"read x < {fifo}; exit 6"))).success
     await controller.stop()
-    assert not controller.reports or True
-    controller.reports.clear()
-    fresh = tools.ScriptedController()
-    fresh.port = port
-    await asyncio.sleep(0)
-    rid2 = tools.batch(13)
-    assert (await agent.launch(spec_of(rid2, "exit 6"))).success
-    await tools.until(lambda: (await_probe := agent.session_dir(rid2)).exists() and await_probe, "session kept")
-    await fresh.start()
-    try:
-        await tools.until(lambda: 6 in {r.exit.code for r in fresh.reports}, "late report")
-        await tools.until(lambda: not agent.sessions, "sessions deleted")
-    finally:
-        await agent.kill(signal.SIGTERM)
-        await fresh.stop()
+    tools.open_gate(fifo)
+    await tools.until(lambda: "report_failed" in agent.log_text(), "a report that reaches nobody")
+    assert (await agent.probe(rid)).state == "finished"
+    assert agent.sessions == [rid.dirname()]
+    await controller.start()
+    await tools.until(lambda: controller.reports, "late report")
+    assert controller.reports[0].exit.code == 6
+    await tools.until(lambda: not agent.sessions, "session deleted")
 
 
 async def test_an_agent_that_dies_before_the_verdict_reports_again(agent, controller, spec_of, tools):
