@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DENIED_CODE = 210
 _FILTERS = ("account", "jobname", "me", "nodelist", "partition", "qos", "state", "user", "wckey")
 #: What an id that is over already answers; that is no error for scripts.
-_SILENT = frozenset({"no_such_job", "wrong_state", "not_found", "illegal_transition"})
+_SILENT = frozenset({"no_such_job", "already_done", "wrong_state", "not_found", "illegal_transition"})
 
 
 def table() -> Table:
