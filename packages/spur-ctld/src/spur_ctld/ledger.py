@@ -15,6 +15,7 @@ from spur_ctld.api.grpc_errors import Refused
 from spur_ctld.state import codec
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import Event, JobChanged
+from spur_ctld.state.invariants import check
 from spur_ctld.state.ops import AnyOp, OpResult
 
 log = logging.getLogger(__name__)
@@ -84,9 +85,7 @@ class Ledger:
         for listener in self._listeners:
             listener(events)
         if self._paranoid and events:
-            from spur_ctld.state import invariants
-
-            problems = invariants.check(self.state)
+            problems = check(self.state)
             if problems:
                 raise StateError("; ".join(problems))
 

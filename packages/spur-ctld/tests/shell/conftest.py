@@ -1,7 +1,6 @@
 """A controller on loopback with a real log, and a scripted agent: a real gRPC peer that records its calls."""
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +16,7 @@ from spur_auth.verify import verify, verify_launch
 from spur_core.config.loader import parse_config
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_ctld.controller import Controller
+from spur_ctld.state.invariants import check
 from spur_proto import accounting_pb2_grpc, agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
 from spur_proto import controller_pb2 as pb
 
@@ -150,7 +150,7 @@ class Cluster:
             self.folder / "state",
             "127.0.0.1:0",
             fatal=self.fatal.append,
-            paranoid=False,
+            paranoid=True,
             clock=self.clock.time,
             monotonic=self.clock.monotonic,
         )
@@ -318,10 +318,7 @@ async def clusters(tmp_path: Path) -> AsyncIterator[Factory]:
         for agent in cluster.agents.values():
             await agent.stop()
         assert not cluster.fatal
-        with contextlib.suppress(ImportError):
-            from spur_ctld.state import invariants
-
-            assert not invariants.check(cluster.state)
+        assert not check(cluster.state)
         for agent in cluster.agents.values():
             assert len(set(agent.attempts)) == len(agent.attempts), "an attempt was launched twice"
 

@@ -195,7 +195,7 @@ async def test_plugin_none_believes_local_callers(clusters):
     request = pb.SubmitJobRequest(spec=spec)
     answer = await made.stub.SubmitJob(request, metadata=(("x-spur-user", "nobody"),))
     assert made.state.jobs[answer.job_id].request.user == "nobody"
-    status, code, _ = await refused(made.stub.SubmitJob(request))
+    _status, code, _ = await refused(made.stub.SubmitJob(request))
     assert code == "credential_missing"
     _status, code, _ = await refused(made.stub.SubmitJob(request, metadata=(("x-spur-user", "nosuch"),)))
     assert code == "unknown_user"

@@ -286,3 +286,37 @@ async def test_a_repeated_request_id_is_one_job(cluster):
     other = await cluster.stub.SubmitJob(request, metadata=cluster.user("nobody"))
     assert first.job_id == again.job_id != other.job_id
     assert len(cluster.state.jobs) == 2
+
+
+async def test_a_stop_waits_for_nobody(cluster):
+    agent = await cluster.add_agent("n1")
+    agent.gate.clear()
+    job = await cluster.submit()
+    call = cluster.stub.WatchJob(pb.WatchJobRequest(job_id=job), metadata=cluster.user())
+    assert (await call.read()).job.job_id == job
+    while not agent.entered:
+        await asyncio.sleep(0.005)
+    begun = time.monotonic()
+    await cluster.controller.stop()
+    assert time.monotonic() - begun < 5
+    assert await call.code() is not grpc.StatusCode.OK
+    await cluster.restart()
+    agent.gate.set()
+
+
+async def test_a_fault_of_ours_does_not_leave_a_job_in_between(cluster, monkeypatch):
+    from spur_ctld.dispatch import launcher
+
+    def broken(*_):
+        raise ValueError("a fault")
+
+    agent = await cluster.add_agent("n1")
+    monkeypatch.setattr(launcher, "build", broken)
+    job = await cluster.submit()
+    for _ in range(400):
+        record = cluster.state.jobs[job]
+        if record.run_attempt and record.state is JobState.PENDING:
+            break
+        await asyncio.sleep(0.01)
+    assert record.desc == "Slurm internal error, contact system administrator"
+    assert not agent.launches

@@ -79,13 +79,11 @@ def test_hanging_completion():
 
 def test_begin_times():
     asked = Request(name="j", user="u", uid=1, gid=1, begin_at=500.0)
-    records = [
-        job(1, state=JobState.PENDING, request=asked),
-        job(2, state=JobState.PENDING, not_before=400.0),
-    ]
-    assert due.next_begin(records, 100.0) == 400.0
-    assert due.next_begin(records, 450.0) == 500.0
-    assert due.next_begin(records, 500.0) is None
+    assert due.eligible_by_time(job(1, state=JobState.PENDING, request=asked)) == 500.0
+    assert due.eligible_by_time(job(1, state=JobState.PENDING, request=asked, not_before=900.0)) == 900.0
+    assert due.eligible_by_time(job(1, state=JobState.PENDING, not_before=400.0)) == 400.0
+    assert due.eligible_by_time(job(1, state=JobState.PENDING)) is None
+    assert due.eligible_by_time(job(1, request=asked)) is None
 
 
 @pytest.mark.parametrize(
@@ -275,3 +273,26 @@ def test_every_error_family_has_a_status():
     status, text, code = grpc_errors.outcome(ValueError("secret detail"), "/x")
     assert (status, code) == (grpc.StatusCode.INTERNAL, "broken_state")
     assert "secret" not in text
+
+
+def test_remembered_rows_are_what_a_fresh_encoding_is():
+    from spur_ctld.api.job_rows import JobRows
+    from spur_ctld.api.job_view import job_message, redact
+    from spur_proto import controller_pb2 as pb
+
+    rows = JobRows()
+    records = [
+        job(1),
+        job(2, state=JobState.COMPLETED, end_at=1030.0, held=()),
+        job(3, state=JobState.PENDING, start_at=None),
+    ]
+    for now in (1010.0, 1050.0):
+        for redacted in (False, True):
+            data = b"".join(rows.row(record, now, redacted=redacted) for record in records)
+            shown = pb.GetJobsResponse.FromString(data).jobs
+            for record, message in zip(records, shown, strict=True):
+                fresh = job_message(record, now)
+                if redacted:
+                    redact(fresh)
+                assert message == fresh
+    rows.forget({})

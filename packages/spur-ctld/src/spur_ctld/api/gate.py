@@ -34,6 +34,11 @@ def _tolerant(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return deserialize
 
 
+def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """A handler may answer with the encoded message itself."""
+    return lambda response: response if isinstance(response, bytes) else serialize(response)
+
+
 class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Stands before every handler.
 
@@ -63,7 +68,7 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         parse = _tolerant(inner.request_deserializer)
         if inner.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
-                self._unary(method, inner.unary_unary), parse, inner.response_serializer
+                self._unary(method, inner.unary_unary), parse, _or_bytes(inner.response_serializer)
             )
         if inner.unary_stream is not None:
             return grpc.unary_stream_rpc_method_handler(

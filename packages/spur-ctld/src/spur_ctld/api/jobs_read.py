@@ -1,5 +1,6 @@
 """Looking at jobs: listing with filters, and watching one."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ from spur_core.grammar.array import IndexSet
 from spur_core.grammar.hostlist import expand
 from spur_core.states import TERMINAL_STATES
 from spur_ctld.api import parse
+from spur_ctld.api.job_rows import JobRows, framed
 from spur_ctld.api.job_view import dependency_left, job_message, redact
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.site import Site
@@ -23,6 +25,9 @@ PAGE: Final = 20_000
 #: Watchers look again after this long even when they heard nothing.
 _WATCH_AGAIN_SECS: Final = 60.0
 
+#: A long listing lets others run after so many records.
+_BREATHE_AFTER: Final = 500
+
 Keep = Callable[[Job], bool]
 
 
@@ -30,25 +35,44 @@ class JobsRead:
     """GetJobs and WatchJob."""
 
     site: Site
+    rows: JobRows
 
-    async def GetJobs(self, request: pb.GetJobsRequest, context: Any) -> pb.GetJobsResponse:
+    async def GetJobs(self, request: pb.GetJobsRequest, context: Any) -> Any:
+        """The encoded GetJobsResponse: its rows are put together from remembered ones."""
         state = self.site.ledger.state
         now = self.site.clock()
         keep = filters(request)
         after = parse.page_token(request.page_token)
         most = min(request.page_size or PAGE, PAGE)
-        response = pb.GetJobsResponse(server_time=now)
         wanted = [parse.target(message) for message in request.jobs]
-        for job in named(state, wanted) if wanted else in_order(state.jobs.values()):
+        tail = pb.GetJobsResponse(server_time=now)
+        rows: list[bytes] = []
+        last = 0
+        for number, job in enumerate(named(state, wanted) if wanted else in_order(state.jobs.values())):
+            if number % _BREATHE_AFTER == _BREATHE_AFTER - 1:
+                await asyncio.sleep(0)
             if job.job_id <= after or not keep(job):
                 continue
-            if len(response.jobs) == most:
-                response.next_page_token = str(response.jobs[-1].job_id)
+            if len(rows) == most:
+                tail.next_page_token = str(last)
                 break
-            message = self.shown(job, now, detail=request.detail)
-            if message is not None:
-                response.jobs.append(message)
-        return response
+            row = self._row(job, now, detail=request.detail)
+            if row:
+                rows.append(row)
+                last = job.job_id
+        self.rows.forget(state.jobs)
+        rows.append(tail.SerializeToString())
+        return b"".join(rows)
+
+    def _row(self, job: Job, now: float, *, detail: bool) -> bytes:
+        """One encoded entry; empty when the caller must not see the job."""
+        if detail or job.request.dependency:
+            message = self.shown(job, now, detail=detail)
+            return framed(message.SerializeToString()) if message is not None else b""
+        visible = self.site.may_see(job)
+        if not visible and self.site.settings.visibility == "owner_only":
+            return b""
+        return self.rows.row(job, now, redacted=not visible)
 
     async def WatchJob(self, request: pb.WatchJobRequest, context: Any) -> AsyncIterator[pb.WatchJobResponse]:
         seen: Job | None = None

@@ -6,6 +6,7 @@ from typing import Any
 
 from spur_ctld.api.agent_calls import AgentCalls
 from spur_ctld.api.cluster_info import ClusterInfo
+from spur_ctld.api.job_rows import JobRows
 from spur_ctld.api.jobs_read import JobsRead
 from spur_ctld.api.jobs_write import JobsWrite
 from spur_ctld.api.nodes import Nodes
@@ -20,6 +21,7 @@ class ControllerService(
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.rows = JobRows()
         self._background: set[asyncio.Task[None]] = set()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:

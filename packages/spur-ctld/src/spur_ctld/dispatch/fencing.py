@@ -71,7 +71,7 @@ class Fencer:
         for node in job.fence.targets:
             key = (job.job_id, job.run_attempt, node)
             if key not in self._running:
-                task = asyncio.create_task(self._fence(*key), name=f"fence-{key}")
+                task = asyncio.create_task(self._guarded(*key), name=f"fence-{key}")
                 self._running[key] = task
                 task.add_done_callback(functools.partial(self._done, key))
 
@@ -89,6 +89,16 @@ class Fencer:
         if job is None or job.run_attempt != attempt or job.fence is None or node not in job.fence.targets:
             return None
         return job
+
+    async def _guarded(self, job_id: int, attempt: int, node: str) -> None:
+        """A fence is never given up, not even for a fault of ours."""
+        while True:
+            try:
+                await self._fence(job_id, attempt, node)
+                return
+            except Exception:
+                log.exception("fence_broke job=%d attempt=%d node=%s", job_id, attempt, node)
+                await asyncio.sleep(_LAST_PAUSE)
 
     async def _fence(self, job_id: int, attempt: int, node: str) -> None:
         pause = _FIRST_PAUSE

@@ -7,8 +7,8 @@ the nodes are asked what they hold.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from spur_core.errors import BusyError, SpurError, Unreachable
 from spur_core.reasons import LAUNCH_FAILURE
@@ -112,13 +112,31 @@ class Launcher:
         """Find out about an attempt that an earlier process dispatched."""
         self._start(job, self._recover)
 
-    def _start(self, job: Job, work: "Callable[[int, int], object]") -> None:
+    def _start(self, job: Job, work: Callable[[int, int], Coroutine[Any, Any, None]]) -> None:
         key = (job.job_id, job.run_attempt)
         if job.state is not JobState.CONFIGURING or job.fence is not None or key in self._running:
             return
-        task: asyncio.Task[None] = asyncio.create_task(work(*key), name=f"launch-{key}")  # type: ignore[arg-type]
+        task = asyncio.create_task(self._guarded(work, *key), name=f"launch-{key}")
         self._running[key] = task
         task.add_done_callback(lambda _: self._running.pop(key, None))
+
+    async def _guarded(
+        self, work: Callable[[int, int], Coroutine[Any, Any, None]], job_id: int, attempt: int
+    ) -> None:
+        """No attempt stays in CONFIGURING because of a fault of ours: it is undone instead."""
+        try:
+            await work(job_id, attempt)
+        except Exception:
+            log.exception("launch_broke job=%d attempt=%d", job_id, attempt)
+            await self._propose(
+                DispatchAbort(
+                    at=self._clock(),
+                    job_id=job_id,
+                    attempt=attempt,
+                    reason=LAUNCH_FAILURE,
+                    desc="Slurm internal error, contact system administrator",
+                )
+            )
 
     async def settled(self, job_id: int, attempt: int) -> bool:
         """Return when no launch of that attempt is in flight; True if one was."""

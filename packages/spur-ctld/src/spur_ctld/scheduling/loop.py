@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from spur_core import reasons
 from spur_core.errors import SpurError
 from spur_core.states import JobState
 from spur_ctld.scheduling.views import slices_of
@@ -32,11 +33,16 @@ from spur_sched.plan import plan
 
 log = logging.getLogger(__name__)
 
-#: From this many queued jobs times nodes on the plan is made in a thread, so that the loop stays free.
+#: From this many queued jobs and nodes on the plan is made in a thread, so that the loop stays free.
 THREAD_FROM: Final = 2_000
+#: With more jobs in the queue a wake-up looks at the best of them at once, and at all of them a little later.
+QUICK_DEPTH: Final = 200
+#: Passes over the whole of a long queue are this far apart, or their own length times `_FULL_SHARE`.
+_FULL_EVERY_SECS: Final = 0.25
+_FULL_SHARE: Final = 4.0
 #: Without any event the queue is looked at again after this long.
 _LOOK_AGAIN_SECS: Final = 30.0
-_WAKING: Final = (JobQueued, RoomFreed, NodeChanged, ConfigChanged, JobEnded)
+_WAKING: Final = (RoomFreed, NodeChanged, ConfigChanged, JobEnded)
 #: Longest pause after a pass: a flood of events shall not keep the loop busy with passes only.
 _MOST_PAUSE_SECS: Final = 0.1
 
@@ -51,11 +57,16 @@ class SchedulerLoop:
         self._timer: asyncio.TimerHandle | None = None
         #: A queued job waits for another one to start (`after:`).
         self._starts_matter = False
+        #: Pending jobs that become eligible by time alone, and when.
+        self._timed: dict[int, float] = {}
+        self._next_full = 0.0
         #: For metrics and tests.
         self.passes = 0
         self.last_secs = 0.0
 
     async def start(self) -> None:
+        for job_id in self._site.ledger.state.pending:
+            self._note_time(job_id)
         self._site.ledger.subscribe(self._on_events)
         self._wanted.set()
         self._task = asyncio.create_task(self._run(), name="scheduler")
@@ -72,17 +83,28 @@ class SchedulerLoop:
         self._wanted.set()
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        if self._wanted.is_set():
-            return
+        jobs = self._site.ledger.state.jobs
         for event in events:
-            if isinstance(event, _WAKING):
-                self._wanted.set()
-                return
-            if self._starts_matter and isinstance(event, JobChanged):
-                job = self._site.ledger.state.jobs.get(event.job_id)
-                if job is not None and job.state is JobState.RUNNING:
+            if isinstance(event, JobChanged):
+                self._note_time(event.job_id)
+                job = jobs.get(event.job_id)
+                if self._starts_matter and job is not None and job.state is JobState.RUNNING:
                     self._wanted.set()
-                    return
+            elif isinstance(event, JobQueued):
+                job = jobs.get(event.job_id)
+                if job is not None and job.reason not in reasons.HOLDS:
+                    self._wanted.set()
+            elif isinstance(event, _WAKING):
+                self._wanted.set()
+
+    def _note_time(self, job_id: int) -> None:
+        """Keep `_timed` right for one job."""
+        job = self._site.ledger.state.jobs.get(job_id)
+        at = due.eligible_by_time(job) if job is not None else None
+        if at is None:
+            self._timed.pop(job_id, None)
+        else:
+            self._timed[job_id] = at
 
     async def _run(self) -> None:
         while True:
@@ -94,10 +116,14 @@ class SchedulerLoop:
             except SpurError as error:
                 log.warning("schedule_retry error=%r", error.text)
                 self._wake_in(1.0)
+            except Exception:
+                # One job that nobody thought of must not stop the others for good.
+                log.exception("schedule_failed")
+                self._wake_in(5.0)
             self.last_secs = time.perf_counter() - began
             self.passes += 1
             if self._wanted.is_set():
-                await asyncio.sleep(min(self.last_secs / 2, _MOST_PAUSE_SECS))
+                await asyncio.sleep(min(self.last_secs, _MOST_PAUSE_SECS))
 
     async def _pass(self) -> None:
         site = self._site
@@ -105,6 +131,12 @@ class SchedulerLoop:
         cooling = site.memory.cooling(site.monotonic())
         snapshot = site.builder.build(now, cooling)
         self._starts_matter = snapshot.starts_matter
+        clock = asyncio.get_running_loop().time
+        quick = len(snapshot.pending()) > QUICK_DEPTH and clock() < self._next_full
+        if quick:
+            snapshot = snapshot.best(QUICK_DEPTH)
+            self._wake_in(self._next_full - clock())
+        began = clock()
         if snapshot.pending():
             if len(snapshot.pending()) + len(snapshot.nodes()) >= THREAD_FROM:
                 found = await asyncio.to_thread(plan, snapshot, now)
@@ -112,6 +144,8 @@ class SchedulerLoop:
                 found = plan(snapshot, now)
         else:
             found = Plan((), ())
+        if not quick:
+            self._next_full = clock() + max(_FULL_EVERY_SECS, _FULL_SHARE * (clock() - began))
         results = await asyncio.gather(
             *(self._dispatch(placement, now) for placement in found.placements),
             self._explain(found, snapshot.gated, snapshot.never, now),
@@ -174,9 +208,9 @@ class SchedulerLoop:
         waits = [_LOOK_AGAIN_SECS]
         if self._starts_matter:
             waits.append(float(state.settings.scheduler_interval))
-        begin = due.next_begin((state.jobs[job_id] for job_id in state.pending), now)
-        if begin is not None:
-            waits.append(begin - now)
+        ahead = [at for at in self._timed.values() if at > now]
+        if ahead:
+            waits.append(min(ahead) - now)
         warm = self._site.memory.next_warm()
         if warm is not None:
             waits.append(warm - self._site.monotonic())

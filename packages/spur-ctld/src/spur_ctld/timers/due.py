@@ -117,16 +117,11 @@ def past_deadline(jobs: Iterable[Job], now: float) -> tuple[list[int], float | N
     return due, following
 
 
-def next_begin(jobs: Iterable[Job], now: float) -> float | None:
-    """The next instant at which a pending job becomes eligible by time alone."""
-    following: float | None = None
-    for job in jobs:
-        if job.state is not JobState.PENDING:
-            continue
-        for at in (job.request.begin_at, job.not_before):
-            if at is not None and at > now and (following is None or at < following):
-                following = at
-    return following
+def eligible_by_time(job: Job) -> float | None:
+    """When a pending job's begin time and hold-backs are over; None when it has none or is not pending."""
+    if job.state is not JobState.PENDING:
+        return None
+    return max((at for at in (job.request.begin_at, job.not_before) if at is not None), default=None)
 
 
 def forgotten(

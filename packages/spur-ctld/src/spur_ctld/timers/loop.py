@@ -69,6 +69,9 @@ class Timers:
             except SpurError as error:
                 log.warning("timer_retry error=%r", error.text)
                 self._dirty = True
+            except Exception:
+                log.exception("timer_failed")
+                self._dirty = True
 
     def _active(self) -> list[Job]:
         state = self._site.ledger.state
