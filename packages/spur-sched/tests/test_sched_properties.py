@@ -232,3 +232,48 @@ def test_against_trying_everything(snap, node, job, part, data):
             ends = math.inf if view.time_limit is None else NOW + view.time_limit
             if ends != math.inf and instant is not None and ends <= instant:
                 assert not fits(view, up, free)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_several_partitions(snap, node, job, part, data):
+    """Overlapping partitions in any state: every placement is sound, every other job has a reason."""
+    nodes, jobs = data.draw(clusters(node, job, part))
+    names = ("a", "b", "c")
+    parts = [
+        part(
+            name,
+            data.draw(st.lists(st.sampled_from(nodes), min_size=1, unique_by=lambda view: view.name)),
+            state=data.draw(st.sampled_from(["UP", "UP", "UP", "DRAIN", "DOWN", "INACTIVE"])),
+            max_time=data.draw(st.sampled_from([None, None, 20])),
+            max_nodes=data.draw(st.sampled_from([None, None, 2])),
+            priority_tier=data.draw(st.integers(1, 2)),
+        )
+        for name in names
+    ]
+    asked = st.lists(st.sampled_from([*names, "gone"]), min_size=1, max_size=3, unique=True)
+    jobs = [view._replace(partitions=tuple(data.draw(asked))) for view in jobs]
+    result = plan(snap(nodes, jobs, parts), NOW)
+    assert result == plan(snap(nodes, jobs, parts), NOW)
+    totals = {view.name: view for view in nodes}
+    free = {
+        view.name: Free(
+            view.cpus - view.used_cpus,
+            view.memory_mb - view.used_memory_mb,
+            view.gres.get(GPU, 0) - view.used_gres.get(GPU, 0),
+            view.jobs,
+        )
+        for view in nodes
+    }
+    by_id = {view.job_id: view for view in jobs}
+    for placed in result.placements:
+        view = by_id.pop(placed.job_id)
+        chosen = next(one for one in parts if one.name == placed.partition)
+        assert placed.partition in view.partitions
+        assert chosen.state in ("UP", "DRAIN")
+        assert {share.node for share in placed.shares} <= chosen.nodes
+        assert chosen.max_nodes is None or len(placed.shares) <= chosen.max_nodes
+        assert chosen.max_time is None or (view.time_limit or 10**9) <= chosen.max_time
+        start(placed, view, totals, free)
+    assert {item.job_id for item in result.waiting} == by_id.keys()
+    assert all(item.reason not in ("", "None") for item in result.waiting)

@@ -18,16 +18,6 @@ from spur_sched.spread import Count, Offer, choose, with_features
 _OVERDUE_SECS = 1.0
 
 
-class _Later(NamedTuple):
-    """Something ends on one of the floors."""
-
-    end: float
-    place: int
-    cpus: int
-    memory_mb: int
-    gres: GresMap
-
-
 class Ask(NamedTuple):
     """What the waiting job wants: per node, in all, by name, and by counted feature."""
 
@@ -54,23 +44,22 @@ def promise(ask: Ask, floors: Sequence[Floor], now: float) -> float | None:
     named = [place for place, floor in enumerate(free) if floor.view.name in required]
     if len(named) < len(required):
         return None
+    # (end, floor, which of the floor's ends)
     ends = sorted(
-        (
-            _Later(math.inf if end is None else max(end, now + _OVERDUE_SECS), place, cpus, memory, gres)
-            for place, floor in enumerate(free)
-            for end, cpus, memory, gres in floor.ends
-        ),
-        key=lambda later: (later.end, later.place),
+        (math.inf if item[0] is None else max(item[0], now + _OVERDUE_SECS), place, which)
+        for place, floor in enumerate(free)
+        for which, item in enumerate(floor.ends)
     )
     at = 0
     while at < len(ends):
-        instant = ends[at].end
-        while at < len(ends) and ends[at].end == instant:
-            later = ends[at]
-            rooms[later.place] = _grown(rooms[later.place], later)
-            tasks = tasks_that_fit(need, free[later.place].view, rooms[later.place])
-            tally.change(held[later.place], tasks)
-            held[later.place] = tasks
+        instant = ends[at][0]
+        while at < len(ends) and ends[at][0] == instant:
+            _, place, which = ends[at]
+            floor = free[place]
+            rooms[place] = _grown(rooms[place], floor.ends[which])
+            tasks = tasks_that_fit(need, floor.view, rooms[place])
+            tally.change(held[place], tasks)
+            held[place] = tasks
             at += 1
         if not tally.enough() or not all(held[place] >= count.each for place in named):
             continue
@@ -116,11 +105,14 @@ class _Tally:
         return nodes >= count.min_nodes and (not count.tasks_given or tasks >= count.num_tasks)
 
 
-def _grown(room: Room, later: _Later) -> Room:
-    gres = dict(room.gres)
-    for key, number in later.gres.items():
-        gres[key] = gres.get(key, 0) + number
-    return Room(room.cpus + later.cpus, room.memory_mb + later.memory_mb, gres, max(0, room.jobs - 1))
+def _grown(room: Room, gone: tuple[float | None, int, int, GresMap]) -> Room:
+    _, cpus, memory_mb, held = gone
+    gres = room.gres
+    if held:
+        gres = dict(gres)
+        for key, number in held.items():
+            gres[key] = gres.get(key, 0) + number
+    return Room(room.cpus + cpus, room.memory_mb + memory_mb, gres, max(0, room.jobs - 1))
 
 
 def _left(room: Room, cpus: int, memory_mb: int, gres: GresMap) -> Room:

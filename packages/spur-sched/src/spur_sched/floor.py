@@ -1,8 +1,11 @@
 """The cluster during one pass: what is free on each node now, and what is promised to a waiting job."""
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from spur_core.grammar import features
 from spur_sched.api import GresMap, NodeView, PartitionView
@@ -75,15 +78,40 @@ class Hardware(NamedTuple):
     up: int
 
 
+Counts = npt.NDArray[np.int64]
+#: Floors whose free counts are compared at a time.
+_BLOCK: Final = 512
+#: Free memory of a node that nobody stated the memory of.
+_UNSTATED: Final = 1 << 62
+
+
 class Pool:
     """The nodes of one partition that a class of jobs may use, for one alternative of its constraint."""
 
-    def __init__(self, floors: list[Floor], makes: list[Hardware]) -> None:
+    def __init__(self, floors: list[Floor], makes: list[Hardware], ground: "Ground") -> None:
         #: Usable now, best first.
         self.floors = floors
         self.makes = makes
-        #: (need) -> floors before this place hold no task of it for the rest of the pass.
-        self.start: dict[Need, int] = {}
+        self._ground = ground
+        self._at = np.array([floor.at for floor in floors], dtype=np.int64)
+        #: Need -> blocks before this one have no room for it for the rest of the pass.
+        self._start: dict[Need, int] = {}
+
+    def with_room(self, need: Need) -> Iterator[Floor]:
+        """Floors that have the CPUs and the memory for one task, best first; the rest is not looked at."""
+        ground = self._ground
+        memory = need.memory_per_node_mb or (need.memory_per_cpu_mb or 0) * need.cpus_per_task
+        start = self._start.get(need, 0)
+        for at in range(start, len(self.floors), _BLOCK):
+            places = self._at[at : at + _BLOCK]
+            fits = ground.free_cpus[places] >= need.cpus_per_task
+            if memory:
+                fits &= ground.free_memory[places] >= memory
+            found = fits.nonzero()[0].tolist()
+            if not found and at == start:
+                start = self._start[need] = at + _BLOCK
+            for place in found:
+                yield self.floors[at + place]
 
     def enough(self, need: Need, count: Count, *, up_only: bool) -> bool:
         """Whether the nodes, all empty, would do; with `up_only` only those that may be used now."""
@@ -113,10 +141,21 @@ class Ground:
         # plans.
         ordered = sorted(nodes, key=lambda node: -node.weight)
         self.floors = [Floor(at, view) for at, view in enumerate(ordered)]
+        self.free_cpus: Counts = np.array([floor.room.cpus for floor in self.floors], dtype=np.int64)
+        self.free_memory: Counts = np.array(
+            [f.room.memory_mb if f.view.memory_mb else _UNSTATED for f in self.floors], dtype=np.int64
+        )
         self.by_name = {floor.view.name: floor for floor in self.floors}
         self.partitions = partitions
         self._members: dict[str, list[Floor]] = {}
         self._pools: dict[Class, list[tuple[features.Node, Pool]]] = {}
+
+    def put(self, floor: Floor, cpus: int, memory_mb: int, gres: GresMap, end: float) -> None:
+        """Something starts on `floor` now and runs until `end`."""
+        floor.put(cpus, memory_mb, gres, end)
+        self.free_cpus[floor.at] -= cpus
+        if floor.view.memory_mb:
+            self.free_memory[floor.at] -= memory_mb
 
     def members(self, partition: str) -> list[Floor]:
         """The partition's nodes, best first."""
@@ -147,7 +186,7 @@ class Ground:
             makes[key] = Hardware(make.specimen, make.all + 1, make.up + node.schedulable)
             if node.schedulable:
                 floors.append(floor)
-        return Pool(floors, list(makes.values()))
+        return Pool(floors, list(makes.values()), self)
 
 
 def _less(total: GresMap, used: GresMap) -> GresMap:

@@ -35,16 +35,32 @@ from spur_sched.rules import (
 )
 from spur_sched.spread import Count, Offer, choose, with_features
 
-#: Looks at a node that one pass may take; about a second of work.
-DEFAULT_BUDGET: Final = 3_000_000
+#: Looks at a node that one pass may take; some seconds of work.
+DEFAULT_BUDGET: Final = 5_000_000
+_RESOURCES: Final = Why(reasons.RESOURCES)
+_PRIORITY: Final = Why(reasons.PRIORITY)
 
 
-class _Shape(NamedTuple):
-    """Jobs with equal shapes fit or fail alike."""
+class _Shape:
+    """What one partition is asked for; jobs with equal shapes fit or fail alike, and share this object."""
 
-    wanted: Class
-    need: Need
-    counts: Count
+    __slots__ = ("counts", "failed", "missing", "need", "wanted")
+
+    def __init__(self, wanted: Class, need: Need, counts: Count) -> None:
+        self.wanted = wanted
+        self.need = need
+        self.counts = counts
+        #: Work that ends later than this finds no room for the rest of the pass.
+        self.failed = math.inf
+        #: Why the partition's nodes would not do even if all were free.
+        self.missing: Why | None = None
+
+
+class _Kind(NamedTuple):
+    """Jobs that ask for the same: the shapes to try, and the first obstacle of the partitions left out."""
+
+    opened: tuple[_Shape, ...]
+    why: Why
 
 
 def plan(snapshot: Snapshot, now: float, budget: int = DEFAULT_BUDGET) -> Plan:
@@ -70,9 +86,8 @@ class _Pass:
         self.promised: set[str] = set()
         #: Instants of all promises.
         self.instants: set[float] = set()
-        #: Shape -> ends later than this find no room.
-        self.failed: dict[_Shape, float] = {}
-        self.missing: dict[_Shape, Why | None] = {}
+        self._kinds: dict[tuple[object, ...], _Kind] = {}
+        self._shapes: dict[tuple[Class, Need, Count], _Shape] = {}
 
     def run(self) -> Plan:
         for job in self.queue:
@@ -86,36 +101,54 @@ class _Pass:
 
     def _job(self, job: JobView) -> Why | None:
         """Start the job, or all tasks of an array that fit; why it, or its next task, waits."""
-        try:
-            opened, why = self._open_partitions(job)
-        except GrammarError:
-            return Why(reasons.BAD_CONSTRAINTS)
-        if not opened:
-            return why
+        kind = self._kind(job)
+        if not kind.opened:
+            return kind.why
         limit = limit_secs(job)
         end = math.inf if limit is None else self.now + limit
         for task in (None,) if job.tasks is None else job.tasks:
-            if not any(self._start(job, task, shape, end) for shape in opened):
-                return self._blocked(opened)
+            for shape in kind.opened:
+                if end <= shape.failed and self._start(job, task, shape, end):
+                    break
+            else:
+                return self._blocked(kind.opened)
         return None
 
-    def _open_partitions(self, job: JobView) -> tuple[list[_Shape], Why | None]:
-        """The shapes to try, one for each partition where nothing but room is in the way; the first
-        obstacle of the others."""
+    def _kind(self, job: JobView) -> _Kind:
+        """The job's kind, worked out once for all jobs that ask for the same."""
+        # Everything but who asks and since when.
+        key = (job[4:13], tuple(job.gres.items()) if job.gres else None, job[14:19])
+        kind = self._kinds.get(key)
+        if kind is None:
+            try:
+                kind = self._open_partitions(job)
+            except GrammarError:
+                kind = _Kind((), Why(reasons.BAD_CONSTRAINTS))
+            self._kinds[key] = kind
+        return kind
+
+    def _open_partitions(self, job: JobView) -> _Kind:
         first: Why | None = None
         opened = []
         for part in self._in_order(job):
             view = self.ground.partitions.get(part)
             why = partition_gate(job, view)
             if why is None and view is not None:
-                shape = _Shape(
-                    Class(part, job.nodelist, job.exclude, job.constraint), need_of(job), count_of(job, view)
-                )
-                why = self._nodes_missing(shape)
+                wanted = Class(part, job.nodelist, job.exclude, job.constraint)
+                shape = self._shape(wanted, need_of(job), count_of(job, view))
+                why = shape.missing
                 if why is None:
                     opened.append(shape)
             first = first or why
-        return opened, first or Why(reasons.PARTITION_CONFIG)
+        return _Kind(tuple(opened), first or Why(reasons.PARTITION_CONFIG))
+
+    def _shape(self, wanted: Class, need: Need, counts: Count) -> _Shape:
+        key = (wanted, need, counts)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = _Shape(wanted, need, counts)
+            shape.missing = self._find_missing(shape)
+        return shape
 
     def _in_order(self, job: JobView) -> list[str]:
         """The job's partitions, higher tiers first, else as it named them."""
@@ -127,12 +160,6 @@ class _Pass:
             return -view.priority_tier if view is not None else 0
 
         return sorted(job.partitions, key=tier)
-
-    def _nodes_missing(self, shape: _Shape) -> Why | None:
-        """Why the partition's nodes would not do even if all were free."""
-        if shape not in self.missing:
-            self.missing[shape] = self._find_missing(shape)
-        return self.missing[shape]
 
     def _find_missing(self, shape: _Shape) -> Why | None:
         wanted = shape.wanted
@@ -151,7 +178,7 @@ class _Pass:
 
     def _empty_would_do(self, shape: _Shape, *, up_only: bool) -> bool:
         """Whether the partition's nodes, all empty, could run it; with `up_only` those in service now."""
-        wanted, need, count = shape
+        wanted, need, count = shape.wanted, shape.need, shape.counts
         for tree, pool in self.ground.pools(wanted):
             wants = features.counts(tree)
             if not wanted.nodelist and not wants:
@@ -169,8 +196,6 @@ class _Pass:
 
     def _start(self, job: JobView, task: int | None, shape: _Shape, end: float) -> bool:
         """Place one run if there is room for it until `end`."""
-        if end > self.failed.get(shape, math.inf):
-            return False
         for tree, pool in self.ground.pools(shape.wanted):
             chosen = self._choose(shape, tree, pool, end)
             if chosen is not None:
@@ -178,39 +203,30 @@ class _Pass:
                 return True
         # Ends between two promised instants see the same room; "no end" lies behind every instant.
         before = max((instant for instant in self.instants if outlasts(end, instant)), default=-math.inf)
-        self.failed[shape] = min(before, sys.float_info.max)
+        shape.failed = min(before, sys.float_info.max)
         return False
 
     def _choose(
         self, shape: _Shape, tree: features.Node, pool: Pool, end: float
     ) -> list[tuple[int, int]] | None:
-        wanted, need, count = shape
+        wanted, need, count = shape.wanted, shape.need, shape.counts
         wants_some = features.counts(tree) if wanted.constraint else []
         picky = bool(wanted.nodelist or wants_some)
         offers: list[Offer] = []
         total = 0
-        at = first = pool.start.get(need, 0)
-        floors = pool.floors
-        only_full_so_far = True
-        while at < len(floors):
-            floor = floors[at]
-            at += 1
-            fits = tasks_that_fit(need, floor.view, floor.room)
-            if only_full_so_far:
-                if fits:
-                    only_full_so_far = False
-                else:
-                    first = at
-            if fits and floor.promise is not None:
-                fits = tasks_that_fit(need, floor.view, floor.room_until(end))
+        looked = 0
+        for floor in pool.with_room(need):
+            looked += 1
+            fits = tasks_that_fit(
+                need, floor.view, floor.room if floor.promise is None else floor.room_until(end)
+            )
             if fits < count.each:
                 continue
             offers.append(Offer(floor.at, fits, floor.view.name in wanted.nodelist))
             total += fits
             if not picky and _plenty(count, len(offers), total, fits):
                 break
-        self.left -= at - pool.start.get(need, 0)
-        pool.start[need] = first
+        self.left -= looked
         if sum(offer.required for offer in offers) < len(wanted.nodelist):
             return None
         if wants_some:
@@ -228,12 +244,12 @@ class _Pass:
         for at, tasks in chosen:
             floor = self.ground.floors[at]
             cpus, memory, gres = take(shape.need, floor.view, floor.room, tasks)
-            floor.put(cpus, memory, gres, end)
+            self.ground.put(floor, cpus, memory, gres, end)
             shares.append(NodeShare(floor.view.name, cpus, memory, gres, tuple(range(rank, rank + tasks))))
             rank += tasks
         self.placements.append(Placement(job.job_id, task, shape.wanted.partition, tuple(shares)))
 
-    def _blocked(self, opened: list[_Shape]) -> Why:
+    def _blocked(self, opened: tuple[_Shape, ...]) -> Why:
         """The job finds no room: a promise for the first one of its partition, its place in line for
         others."""
         for shape in opened:
@@ -247,8 +263,8 @@ class _Pass:
                 if instant is not None:
                     self.instants.add(instant)
                     break
-            return Why(reasons.RESOURCES)
-        return Why(reasons.PRIORITY)
+            return _RESOURCES
+        return _PRIORITY
 
 
 def _plenty(count: Count, nodes: int, tasks: int, last: int) -> bool:
