@@ -82,10 +82,12 @@ def take_down(ctx: Context, cluster: Cluster, *, purge: bool) -> None:
 
 
 def _work_may_be_left(cluster: Cluster) -> bool:
-    """Whether anything of the cluster runs."""
-    return any(processes.pid_of(cluster, name) is not None for name in cluster.daemons) or bool(
-        processes.strays(cluster)
-    )
+    """Whether it was not taken down before: only that removes the pid files.
+
+    Supervisors of killed agents cannot be told from others by their command lines, so their absence proves
+    nothing.
+    """
+    return any((cluster.root / "run" / f"{name}.pid").exists() for name in cluster.daemons)
 
 
 def _revive(cluster: Cluster) -> None:
