@@ -11,9 +11,8 @@ pytestmark = pytest.mark.node
 
 def test_a_missing_supervisor_fails_fast_and_leaves_nothing(cluster: Any) -> None:
     conf = cluster.folder / "spur.conf"
-    text = conf.read_text()
-    assert "[agent]" in text
-    conf.write_text(text.replace("[agent]", '[agent]\nstepd_path = "/nonexistent/spurstepd"', 1))
+    with conf.open("a") as file:
+        file.write('\n[agent]\nstepd_path = "/nonexistent/spurstepd"\n')
     cluster.restart("spurd-node1")
     cluster.restart("spurd-node2")
     cluster.until(cluster.idle, "all nodes idle")
