@@ -136,14 +136,16 @@ def test_groups_of_a_step(root):
     other, _ = cgroup.create_step(root, "job_7.1", "step_1", cgroup.Limits(memory_mb=8), cgroup.Limits())
     if "memory" in root.v1:
         assert Path(f"{directory}/../memory.limit_in_bytes").read_text() == f"{64 << 20}\n"
-    with pytest.raises(FileExistsError):
-        cgroup.create_step(root, "job_7.1", "step_1", cgroup.Limits(), cgroup.Limits())
     other, _ = cgroup.create_step(root, "job_7.1", "step_2", cgroup.Limits(), cgroup.Limits())
     assert not cgroup.is_populated(dirs)
     pid = start_in(dirs, "sleep", "1000")
     assert cgroup.procs(dirs) == [pid]
     assert cgroup.procs(other) == []
     assert cgroup.is_populated(dirs)
+    with pytest.raises(FileExistsError):
+        cgroup.create_step(root, "job_7.1", "step_0", cgroup.Limits(), cgroup.Limits())
+    again, _ = cgroup.create_step(root, "job_7.1", "step_1", cgroup.Limits(), cgroup.Limits())
+    assert cgroup.remove(again) == []
     assert cgroup.set_limits(dirs, cgroup.Limits(memory_mb=48)) == []
     assert cgroup.remove(dirs) != []
     assert cgroup.freeze(dirs, True)

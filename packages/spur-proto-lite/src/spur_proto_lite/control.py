@@ -7,7 +7,6 @@ A request is `{v, id, op, rid, ...}`; a reply `{v, id, ok: true, ...}` or
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.errors import SpurError
 from spur_core.ids import RuntimeId
@@ -16,6 +15,8 @@ from spur_proto_lite.exits import EpilogRecord, ExitRecord
 from spur_proto_lite.record import Record, rid_from_json, rid_to_json
 from spur_proto_lite.versions import PROTOCOL_MAX, PROTOCOL_MIN
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NamedTuple

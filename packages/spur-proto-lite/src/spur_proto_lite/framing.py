@@ -11,9 +11,7 @@ An attached connection carries I/O frames instead: u8 type, u32 little-endian le
     5 resize        u16 rows, u16 columns
     6 signal        u32 signal number
     7 exit          JSON of the ExitRecord; the last frame
-    8 credit        u8 stream, u32 rank, u64 offset: everything before it has been delivered.  Stream 1 or 2
-                    from the client; stream 0 from the supervisor: how much of this client's stdin all tasks
-                    have taken.  A client keeps at most STDIN_WINDOW bytes beyond that under way.
+    8 credit        u8 stream (1 or 2), u32 rank, u64 offset: everything before it has been delivered
 """
 
 from __future__ import annotations
@@ -21,18 +19,12 @@ from __future__ import annotations
 import json
 import struct
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_proto_lite.errors import BadDocument
 
 MESSAGE_LIMIT = 1 << 20
 #: Largest payload of an I/O frame.
 FRAME_LIMIT = 1 << 20
-
-#: Bytes of stdin that a client may have under way; far more and its connection is closed.
-STDIN_WINDOW = 1 << 20
-#: Stream number of stdin in a credit frame.
-STDIN_STREAM = 0
 
 DATA_OUT, DATA_ERR, STDIN, STDIN_EOF, RESIZE, SIGNAL, EXIT, CREDIT = range(1, 9)
 
@@ -42,6 +34,8 @@ _DATA = struct.Struct("<IQ")
 _CREDIT = struct.Struct("<BIQ")
 _U32 = struct.Struct("<I")
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 
@@ -189,7 +183,7 @@ def decode_credit(payload: bytes) -> Credit:
     if len(payload) != _CREDIT.size:
         raise BadDocument("a credit frame has the wrong length")
     credit = Credit(*_CREDIT.unpack(payload))
-    if credit.stream not in (STDIN_STREAM, DATA_OUT, DATA_ERR):
+    if credit.stream not in (DATA_OUT, DATA_ERR):
         raise BadDocument(f"there is no stream {credit.stream}")
     return credit
 

@@ -11,11 +11,12 @@ import errno
 import json
 import os
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_proto_lite.errors import BadDocument, CorruptJournal
 from spur_proto_lite.exits import EpilogRecord, ExitRecord
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 from spur_core.ids import STEP_BATCH, RuntimeId, is_numbered
 from spur_proto_lite.errors import BadDocument, NewerFormat
 from spur_proto_lite.record import EMPTY, Record, nests
 from spur_proto_lite.versions import LAUNCH_FORMAT
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

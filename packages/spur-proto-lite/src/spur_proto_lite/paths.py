@@ -12,11 +12,12 @@ STATE/spool/J.A.S/                 the batch script, readable by the job's user
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from spur_core.errors import GrammarError
 from spur_core.ids import RuntimeId
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -12,11 +12,12 @@ a path that is not UTF-8 survives the trip.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from spur_core.ids import U32_MAX, RuntimeId
 from spur_proto_lite.errors import BadDocument
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, ClassVar, Self, dataclass_transform

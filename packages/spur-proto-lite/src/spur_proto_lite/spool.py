@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_proto_lite.framing import DATA_ERR, DATA_OUT
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 

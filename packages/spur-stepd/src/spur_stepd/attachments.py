@@ -6,7 +6,6 @@ import json
 import os
 import select
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spur_core.errors import SpurError
 from spur_proto_lite import framing
@@ -15,6 +14,8 @@ from spur_stepd.loop import READ, WRITE
 from spur_stepd.server import HIGH_WATER, Connection
 from spur_stepd.spools import Input, Spool
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from spur_stepd.privileges import Privileges
 
 _CHUNK = 1 << 15
+#: Bytes of input that may wait for the slowest task before its giver has to.
+_INPUT_HIGH_WATER = 1 << 20
 
 
 class Attachments:
@@ -61,6 +64,7 @@ class Attachments:
         """The tasks run: take what they write."""
         for spool in self._spools.values():
             self._loop.watch(spool.pipe, READ, partial(self._on_output, spool))
+        self._input.begin()
         for pipe in self._input.pipes:
             self._loop.watch(pipe, WRITE, partial(self._on_input_room, pipe))
             self._loop.change(pipe, 0)
@@ -91,6 +95,7 @@ class Attachments:
             return False
         if spool.at_eof or spool.is_full:
             self._loop.forget(pipe)
+            self._regulate()
         return changed
 
     def write_error(self, rank: int, stderr: int, line: bytes) -> None:
@@ -113,7 +118,7 @@ class Attachments:
             self._loop.forget(pipe)
             return
         self._flush_pipe(pipe)
-        self._credit_input()
+        self._regulate()
 
     def _flush_pipe(self, pipe: int) -> None:
         waiting = self._input.pipes[pipe]
@@ -126,15 +131,15 @@ class Attachments:
     def _flush_input(self) -> None:
         for pipe in list(self._input.pipes):
             self._flush_pipe(pipe)
-        self._credit_input()
+        self._regulate()
 
-    def _credit_input(self) -> None:
+    def _regulate(self) -> None:
+        """Let the giver of input wait for slow tasks.  Not while a spool is full: the credit that its task
+        needs may be on its way behind the input."""
         holder = self._input_holder
         if holder is not None and holder.is_open:
-            taken = self._input.taken - holder.input_start
-            if taken > holder.input_credited:
-                holder.input_credited = taken
-                holder.put(framing.encode_credit(framing.STDIN_STREAM, 0, taken))
+            full = any(spool.is_full for spool in self._spools.values())
+            holder.set_reading(full or self._input.waiting < _INPUT_HIGH_WATER)
 
     # -- clients -----------------------------------------------------------------------------------
 
@@ -150,7 +155,6 @@ class Attachments:
             if self._input_holder is not None:
                 return "another client gives this step its input"
             self._input_holder = connection
-            connection.input_start = self._input.received
         connection.offsets = {
             (task.rank, stream): offsets.get((task.rank, stream), 0)
             for task in self._spec.task_list()
@@ -174,7 +178,7 @@ class Attachments:
         """
         if frame.kind == framing.STDIN and connection is self._input_holder:
             if not self._input.feed(frame.payload):
-                say("input_window_ignored", waiting=self._input.received - self._input.taken)
+                say("input_without_end", waiting=self._input.waiting)
                 connection.close()
                 return
             self._flush_input()
@@ -195,6 +199,7 @@ class Attachments:
                     self._loop.forget(spool.pipe)
                     self._loop.watch(spool.pipe, READ, partial(self._on_output, spool))
                 self._finish_spools()
+                self._regulate()
 
     def on_room(self, connection: Connection) -> None:
         """A client takes more."""

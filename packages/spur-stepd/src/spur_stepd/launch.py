@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.linux import cgroup, cgroup_layout
 from spur_proto_lite import control, framing
@@ -13,6 +12,8 @@ from spur_stepd import prepare, script, task
 from spur_stepd.log import say
 from spur_stepd.prepare import StartFailure
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 

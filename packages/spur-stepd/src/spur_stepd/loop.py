@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import select
-from typing import TYPE_CHECKING
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import signal
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.errors import IllegalTransition
 from spur_proto_lite import notify
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final, NamedTuple
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
     class KillAll(NamedTuple):
         """SIGKILL to the whole step at once."""
+
+    class CheckOom(NamedTuple):
+        """Count the processes that the kernel has killed."""
 
     class Freeze(NamedTuple):
         """Stop the step."""
@@ -91,6 +95,7 @@ if TYPE_CHECKING:
         | Record
         | Deliver
         | KillAll
+        | CheckOom
         | Freeze
         | Thaw
         | LastWords
@@ -110,6 +115,7 @@ else:
     Record = namedtuple("Record", ("event", "data"))
     Deliver = namedtuple("Deliver", ("signal",))
     KillAll = namedtuple("KillAll", ())
+    CheckOom = namedtuple("CheckOom", ())
     Freeze = namedtuple("Freeze", ())
     Thaw = namedtuple("Thaw", ())
     LastWords = namedtuple("LastWords", ("reason",))
@@ -167,8 +173,10 @@ KILL_PAUSE = 1.0
 LEFTOVER_FIRST_PAUSE = 0.005
 LEFTOVER_LONGEST_PAUSE = 0.2
 LEFTOVER_PATIENCE = 10.0
+OOM_FIRST_PAUSE = 0.01
+OOM_PATIENCE = 2.0
 
-_ABANDON, _KILL, _WRITE, _PUSH, _LEFTOVERS = "abandon", "kill", "write", "push", "leftovers"
+_ABANDON, _KILL, _WRITE, _PUSH, _LEFTOVERS, _OOM = "abandon", "kill", "write", "push", "leftovers", "oom"
 
 
 class Machine:
@@ -193,7 +201,8 @@ class Machine:
         self._told_not_durable = False
         self._leftover_pause = LEFTOVER_FIRST_PAUSE
         self._leftovers_until = 0.0
-        self._oom = False
+        self._oom_until = 0.0
+        self._oom_pause = OOM_FIRST_PAUSE
 
     def _move(self, event: str) -> None:
         try:
@@ -223,6 +232,8 @@ class Machine:
                 actions.append(Push())
             elif name == _LEFTOVERS:
                 actions.append(KillLeftovers())
+            elif name == _OOM:
+                actions.append(CheckOom())
         return actions
 
     # -- start -------------------------------------------------------------------------------------
@@ -278,6 +289,7 @@ class Machine:
             return []
         self._move("ended")
         self._deadlines.pop(_KILL, None)
+        self._deadlines.pop(_OOM, None)
         return [ObserveExit()]
 
     def exit_written(self, seq: int, now: float) -> list[Action]:
@@ -404,9 +416,21 @@ class Machine:
             raise IllegalTransition(self.state, f"signal {number}")
         return self._thaw() if number in TERMINATING else []
 
-    def oom_killed(self) -> list[Action]:
-        """The kernel killed a process of the step for want of memory: the rest goes too."""
-        if self._oom or self.state not in ALIVE:
+    def memory_short(self, now: float) -> list[Action]:
+        """The step is at its limit (v1, where nobody else ends the rest of it after a kill)."""
+        if self.state not in ALIVE:
             return []
-        self._oom = True
-        return [*self._thaw(), KillAll()]
+        self._oom_until = now + OOM_PATIENCE
+        self._oom_pause = OOM_FIRST_PAUSE
+        return [CheckOom()]
+
+    def oom_checked(self, killed: int, now: float) -> list[Action]:
+        """`killed` processes have been killed so far; the count comes a moment after the want."""
+        if self.state not in ALIVE:
+            return []
+        if killed:
+            return [*self._thaw(), KillAll()]
+        if now < self._oom_until:
+            self._deadlines[_OOM] = now + self._oom_pause
+            self._oom_pause *= 2
+        return []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from spur_core.errors import SpurError
 from spur_proto_lite import framing, notify, unixsock
 from spur_stepd.loop import READ
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.errors import SpurError
 from spur_core.grammar import filepattern
@@ -20,6 +19,8 @@ from spur_proto_lite.paths import StatePaths
 from spur_stepd import script as script_text
 from spur_stepd import words
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 

@@ -21,13 +21,14 @@ class Privileges:
         #: Whether we are root at all.
         self.is_root = os.geteuid() == 0
         self._switches = self.is_root and uid != 0
-        self._depth = 0
+        # Until `begin` everything is one section.
+        self._depth = 1
 
     def begin(self) -> None:
         """From here on work as the user."""
         if self.is_root:
             os.setgroups(self.groups)
-        self._to_user()
+        self.leave()
 
     def root(self) -> RootSection:
         """A section with effective id 0; sections may be nested."""

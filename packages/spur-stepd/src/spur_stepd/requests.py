@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
 
 import spur_stepd
 from spur_core.errors import IllegalTransition
@@ -16,6 +15,8 @@ from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.versions import PROTOCOL_MAX, PROTOCOL_MIN
 from spur_stepd.log import say
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import _socket
 import os
-from typing import TYPE_CHECKING
 
 from spur_core.errors import SpurError
 from spur_proto_lite import framing, unixsock
 from spur_stepd.log import say
 from spur_stepd.loop import READ, WRITE
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,15 +30,18 @@ class Connection:
         self.is_attached = False
         #: (rank, stream) -> offset of the next byte to send, once attached.
         self.offsets: dict[tuple[int, int], int] = {}
-        #: Where in the tasks' input this client's bytes begin, and how many of them all tasks have taken.
-        self.input_start = 0
-        self.input_credited = 0
         self.is_open = True
         self._server = server
         self._in = framing.MessageBuffer()
         self._frames = framing.FrameBuffer()
         self._out = bytearray()
         self._closing = False
+        self._reading = READ
+
+    @property
+    def is_finished(self) -> bool:
+        """Everything is out; only the client's own close is missing."""
+        return self._closing and not self._out
 
     @property
     def waiting(self) -> int:
@@ -70,12 +74,13 @@ class Connection:
 
     def _take(self) -> None:
         """Serve everything that has arrived whole."""
-        while self.is_open and not self._closing:
+        while self.is_open:
             if self.is_attached:
                 frame = self._frames.take()
                 if frame is None:
                     return
-                self._server.on_frame(self, frame)
+                if not self._closing:
+                    self._server.on_frame(self, frame)
             else:
                 message = self._in.take()
                 if message is None:
@@ -108,18 +113,36 @@ class Connection:
         except OSError:
             self.close()
             return
-        if self._closing and not self._out:
-            self.close()
-            return
-        self._server.loop.change(self.fd, READ | (WRITE if self._out else 0))
+        if self.is_finished:
+            self._hang_up()
+        self._watch()
         if self.is_attached and len(self._out) < HIGH_WATER // 2:
             self._server.on_room(self)
 
+    def set_reading(self, reading: bool) -> None:
+        """Take no more from this client for now, or go on."""
+        if self.is_open and bool(self._reading) != reading:
+            self._reading = READ if reading else 0
+            self._watch()
+
+    def _watch(self) -> None:
+        self._server.loop.change(self.fd, self._reading | (WRITE if self._out else 0))
+
     def finish(self) -> None:
-        """Close once everything queued is out."""
+        """No more will come from here.  The connection stays until the client closes it, so that what it
+        is still sending does not cut off what it has still to read."""
         self._closing = True
-        if not self._out:
-            self.close()
+        self._reading = READ
+        self.flush()
+
+    def _hang_up(self) -> None:
+        sock = _socket.socket(fileno=self.fd)
+        try:
+            sock.shutdown(_socket.SHUT_WR)
+        except OSError:
+            pass
+        finally:
+            sock.detach()
 
     def close(self) -> None:
         if self.is_open:

@@ -13,7 +13,6 @@ import signal
 import stat
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
 
 from spur_core.errors import SpurError
 from spur_core.linux import procfs
@@ -22,6 +21,8 @@ from spur_proto_lite.paths import SessionPaths
 from spur_stepd import __version__, detach, run
 from spur_stepd.loop import READ, Loop
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 

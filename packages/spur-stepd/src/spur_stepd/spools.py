@@ -7,10 +7,11 @@ so output is never lost and the disk never fills up.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from spur_proto_lite.spool import SEGMENT_SIZE, Segment, segment_name
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spur_stepd.privileges import Privileges
 
@@ -141,34 +142,40 @@ class Spool:
 class Input:
     """Standard input of every task that has none of its own: what is attached writes, all tasks read."""
 
-    #: More than this waiting for slow tasks is a client that does not keep to its window.
+    #: More than this is never kept for a slow task.
     MOST = 64 << 20
 
     def __init__(self) -> None:
         #: Write end -> bytes that task has not taken yet.
         self.pipes: dict[int, bytearray] = {}
-        #: Bytes received in all, and whether no more will come.
-        self.received = 0
+        #: No more will come.
         self.at_eof = False
+        #: What came before the tasks were there; None once they are.
+        self._early: bytearray | None = bytearray()
 
     def add(self, pipe: int) -> None:
         """A task reads the other end of `pipe`."""
         os.set_blocking(pipe, False)
-        self.pipes[pipe] = bytearray()
+        self.pipes[pipe] = bytearray(self._early or b"")
+
+    def begin(self) -> None:
+        """No more tasks will be added."""
+        self._early = None
 
     def feed(self, data: bytes) -> bool:
         """Bytes for every task; False when too much is waiting already."""
-        if any(len(waiting) + len(data) > self.MOST for waiting in self.pipes.values()):
+        if self.waiting + len(data) > self.MOST:
             return False
-        self.received += len(data)
+        if self._early is not None:
+            self._early += data
         for waiting in self.pipes.values():
             waiting += data
         return True
 
     @property
-    def taken(self) -> int:
-        """How many bytes every task has taken."""
-        return self.received - max(map(len, self.pipes.values()), default=0)
+    def waiting(self) -> int:
+        """Bytes that the slowest task has not taken."""
+        return max(map(len, self.pipes.values()), default=len(self._early or b""))
 
     def flush(self, pipe: int) -> bool:
         """Write what the task takes now; False when this pipe is done with and was closed."""

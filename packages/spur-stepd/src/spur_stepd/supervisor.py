@@ -6,13 +6,11 @@ Everything here is a system call or the way to one.  The order of steps is the m
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import resource
 import signal
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 import spur_stepd
 from spur_core.linux import cgroup, cgroup_layout, fsync, prctl, private_dir, procfs
@@ -22,7 +20,7 @@ from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.journal import EXIT_OBSERVED, PREPARED, SIGNALLED, STARTED, JournalWriter
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths, StatePaths
-from spur_stepd import launch, words
+from spur_stepd import digest, launch, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
 from spur_stepd.log import say
@@ -35,6 +33,8 @@ from spur_stepd.server import Server
 from spur_stepd.targets import Targets
 from spur_stepd.task import EXEC_STAGE, READY_STAGE, decode_status
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -73,7 +73,7 @@ class Supervisor:
         self.spec, raw = read_spec(self.directory, self.paths)
         if not (self.spec.is_batch or self.spec.is_numbered):
             raise BadDocument(f"{self.spec.rid}: this supervisor runs batch and numbered steps only")
-        self._digest = hashlib.sha256(raw).hexdigest()
+        self._digest = digest.hexdigest(raw)
         self.privileges = Privileges(self.spec.uid, self.spec.gid, self.spec.groups)
         self.loop = Loop()
         self.targets = Targets()
@@ -110,6 +110,7 @@ class Supervisor:
             m.Record: self._record,
             m.Deliver: self._deliver,
             m.KillAll: self._kill_all,
+            m.CheckOom: self._check_oom,
             m.Freeze: self._freeze,
             m.Thaw: self._thaw,
             m.LastWords: self._last_words,
@@ -183,7 +184,7 @@ class Supervisor:
 
     def _all_out(self) -> bool:
         """Whether every answer has left and every attached client has had everything."""
-        return not any(c.waiting or c.is_attached for c in self.server.connections)
+        return not any(c.waiting or (c.is_attached and not c.is_finished) for c in self.server.connections)
 
     def _carry_out(self, actions: list[m.Action]) -> None:
         queue = list(actions)
@@ -481,12 +482,12 @@ class Supervisor:
             os.eventfd_read(self._oom_fd)
         except BlockingIOError:
             return
-        # The event tells of want; the kill that follows is counted a moment later.
-        if self.machine.state in m.ALIVE:
-            with self.privileges.root():
-                killed = cgroup.oom_kills(self.targets.groups)
-            if killed:
-                self._carry_out(self.machine.oom_killed())
+        self._carry_out(self.machine.memory_short(time.monotonic()))
+
+    def _check_oom(self, _action: m.Action) -> list[m.Action]:
+        with self.privileges.root():
+            killed = cgroup.oom_kills(self.targets.groups)
+        return self.machine.oom_checked(killed, time.monotonic())
 
     # -- exit --------------------------------------------------------------------------------------
 

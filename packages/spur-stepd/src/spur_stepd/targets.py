@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import signal
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.linux import cgroup, procfs
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 

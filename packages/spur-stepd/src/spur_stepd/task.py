@@ -17,11 +17,12 @@ import resource
 import signal
 import struct
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.linux import cgroup, prctl
 from spur_stepd import words
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NamedTuple, NoReturn

@@ -13,10 +13,11 @@ import select
 import signal
 import time
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from spur_core.linux.cgroup_layout import LIMITING, Root
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 
@@ -54,8 +55,9 @@ def create_step(
         (the step's directories, warnings about limits that could not be set)
 
     Raises:
-        OSError: a group cannot be made, or the step's group is there already: it is never reused, since a
-            group that was killed once kills whoever is put into it.
+        OSError: a group cannot be made, or the step's group is there already with processes in it.  An
+            empty one from a life before is replaced, not reused: a group that was killed once may kill
+            whoever is put into it.
     """
     warnings: list[str] = []
     made: list[str] = []
@@ -100,6 +102,10 @@ def _make_nested(
         try:
             os.mkdir(directory)
         except FileNotFoundError:
+            continue
+        except FileExistsError:
+            if is_populated((directory,)) or remove((directory,)):
+                raise
             continue
         _inherit_cpuset(directory, controllers, unified)
         return directory

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NamedTuple
 
