@@ -33,11 +33,13 @@ def _item(word: str) -> GresItem:
     if not rest:
         return name, "", 1
     count = parse_count(rest[-1])
-    if len(rest) == 1:
-        return (name, "", count) if count is not None else (name, _type(rest[0]), 1)
-    if count is None:
+    if len(rest) == 1 and count is not None:
+        return name, "", count
+    if len(rest) == 1 and _is_name(rest[0]):
+        return name, rest[0], 1
+    if len(rest) == 1 or count is None or not _is_type(rest[0]):
         raise bad_gres()
-    return name, _type(rest[0]), count
+    return name, rest[0], count
 
 
 def parse_gpus(text: str) -> list[GresItem]:
@@ -50,7 +52,7 @@ def parse_gpus(text: str) -> list[GresItem]:
     for item in text.split(","):
         kind, colon, number = item.strip().rpartition(":")
         count = parse_count(number)
-        if count is None or (colon and not _is_name(kind)):
+        if count is None or (colon and not _is_type(kind)):
             raise bad_gres()
         kind = "" if kind in ("gpu", "any") else kind
         totals[kind] = totals.get(kind, 0) + count
@@ -69,15 +71,18 @@ def parse_count(text: str) -> int | None:
     return None if number is None else number * (factor or 1)
 
 
-def _type(text: str) -> str:
-    if not _is_name(text):
-        raise bad_gres()
-    return text
-
-
 def _is_name(text: str) -> bool:
-    """A name begins with anything but a digit, so that it is never a count."""
-    return bool(text) and not "0" <= text[0] <= "9" and all(c.isalnum() or c in "_-./" for c in text)
+    """A name begins with a letter, so that it is never a count."""
+    return text[:1].isalpha() and _is_word(text)
+
+
+def _is_type(text: str) -> bool:
+    """A type that has its place may begin with a digit (`1g.5gb`), but it is no count."""
+    return _is_word(text) and parse_count(text) is None
+
+
+def _is_word(text: str) -> bool:
+    return bool(text) and all(char.isalnum() or char in "_-./" for char in text)
 
 
 def bad_gres() -> GrammarError:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 #: Order of everything but gres and licences, which follow by name.
 _ORDER = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages")
 _ALIASES = {"memory": "mem", "cpus": "cpu", "nodes": "node", "gpu": "gres/gpu"}
+#: What stands before the slash of a name that a site chooses.
+_FAMILIES = ("gres", "license", "bb")
 _MEMORY = ("mem", "vmem")
 
 
@@ -51,7 +53,7 @@ def parse_tres(text: str) -> dict[str, int]:
         if kind.lower() == "fs":
             name = name.lower()
         name = _ALIASES.get(name, name)
-        known = name in _ORDER or (kind.lower() in ("gres", "license", "bb") and rest)
+        known = name in _ORDER or name == "gres/gpu" or (kind.lower() in _FAMILIES and rest)
         amount = _amount(name, value)
         if not equals or not known or amount is None:
             raise GrammarError(f"Invalid TRES specification: {word}")
