@@ -1,7 +1,8 @@
-"""`claim.json`: what the agent itself has to remember about a session it launched.
+"""What the agent itself has to remember about a session it launched: key `agent` of `launch.json`.
 
-The supervisor never reads it.  It holds the digest of the controller's exact request, so that a repeated
-launch is recognised after a restart, and the exact holding, so that the allocation table can be rebuilt.
+Supervisors pass over keys they do not know.  It holds the digest of the controller's exact request, so that
+a repeated launch is recognised after a restart, and the exact holding, so that the allocation table can be
+rebuilt.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import json
 from spur_agent.allocation import Grant, GresGrant
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.errors import BadDocument
+from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.record import Record, nests
 
-FILE_NAME = "claim.json"
+KEY = "agent"
 
 
 class HeldGres(Record):
@@ -46,9 +48,9 @@ class Claim(Record):
             self.cpu_ids, self.memory_mb, tuple(GresGrant(g.name, g.type, g.indices) for g in self.gres)
         )
 
-    def encode(self) -> bytes:
-        """The text of `claim.json`."""
-        return json.dumps(self.to_json(), separators=(",", ":")).encode()
+    def encode_with(self, spec: LaunchSpec) -> bytes:
+        """The text of `launch.json` with this claim in it."""
+        return json.dumps({**spec.to_json(), KEY: self.to_json()}, separators=(",", ":")).encode()
 
 
 def make(wire_sha256: str, grant: Grant, spooled: bool) -> Claim:
@@ -63,18 +65,19 @@ def make(wire_sha256: str, grant: Grant, spooled: bool) -> Claim:
 
 
 def decode(data: bytes) -> Claim:
-    """The claim in the text of `claim.json`.
+    """The claim in the text of `launch.json`.
 
     Raises:
-        BadDocument: damaged.
+        BadDocument: damaged, or without one.
     """
     try:
-        return Claim.from_json(json.loads(data))
+        document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise BadDocument(f"claim.json: not JSON: {error}") from None
+        raise BadDocument(f"launch.json: not JSON: {error}") from None
+    return Claim.from_json(document.get(KEY) if isinstance(document, dict) else None)
 
 
 def from_descriptor(found: Descriptor) -> Claim:
-    """What can still be known when `claim.json` is gone; the digest then matches no repeated launch."""
+    """What can still be known when it is gone; the digest then matches no repeated launch."""
     gpus = (HeldGres(name="gpu", indices=found.gpu_ids),) if found.gpu_ids else ()
     return Claim(wire_sha256="", cpu_ids=found.cpu_ids, memory_mb=found.memory_mb, gres=gpus)

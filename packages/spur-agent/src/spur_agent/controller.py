@@ -88,6 +88,18 @@ class NodeCredential:
         return (("authorization", f"Bearer {token}"),) if token else ()
 
 
+async def _connected(channel: Any, endpoint: str) -> None:
+    """Wait for the connection.
+
+    Raises:
+        Unreachable: it failed; gRPC tries again by itself, the caller elsewhere.
+    """
+    while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            raise Unreachable(f"{endpoint}: no connection")
+        await channel.wait_for_state_change(state)
+
+
 class ControllerLink:
     """Talks to whichever controller answers, beginning with the one that answered last.
 
@@ -128,7 +140,7 @@ class ControllerLink:
         channel = self._channels[endpoint]
         try:
             async with asyncio.timeout(CONNECT_SECS):
-                await channel.channel_ready()
+                await _connected(channel, endpoint)
         except TimeoutError:
             raise Unreachable(f"{endpoint}: no connection within {CONNECT_SECS:g} s") from None
         try:

@@ -170,16 +170,19 @@ class Daemon:
             )
             await self._server.start()
             registering = asyncio.create_task(membership.run())
+            sweeping = asyncio.create_task(self._keeper.sweep())
             if isinstance(self._source, Spawner):
                 await self._source.warm()
             print(f"READY spurd {bound_address(self._settings.listen, port)}", flush=True)  # noqa: T201
             sdnotify.ready()
             stopping = asyncio.create_task(self._stop.wait())
-            await asyncio.wait((stopping, registering), return_when=asyncio.FIRST_COMPLETED)
-            if registering.done():
-                registering.result()
-            registering.cancel()
-            await asyncio.wait((registering,))
+            lasting = (registering, sweeping)
+            await asyncio.wait((stopping, *lasting), return_when=asyncio.FIRST_COMPLETED)
+            for task in lasting:
+                if task.done():
+                    task.result()
+                task.cancel()
+            await asyncio.wait(lasting)
         finally:
             await self._close(notify)
 

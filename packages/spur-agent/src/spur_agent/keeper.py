@@ -32,6 +32,7 @@ from spur_proto_lite.paths import StatePaths
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 1.0
+SWEEP_SECS: Final = 30.0
 _LAST_PAUSE: Final = 60.0
 #: Unread output of a spooled step is kept for so long after the controller has its exit.
 OUTPUT_KEPT_SECS: Final = 300.0
@@ -75,6 +76,7 @@ class Keeper:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self.replayed = 0
+        self.sweep_secs = SWEEP_SECS
 
     # -- watching
 
@@ -290,6 +292,7 @@ class Keeper:
             try:
                 if session.phase is Phase.LIVE:
                     await session.link.teardown(reason, 0)
+                    await self._look(session)
                 elif session.pidfd is not None and (await session.link.query()).cleaned:
                     session.quiet.set()
             except (Refused, Unreachable) as error:
@@ -302,6 +305,35 @@ class Keeper:
                     await event.wait()
             except TimeoutError:
                 pause = min(pause * 2, 0.5)
+
+    async def _look(self, session: Session) -> bool:
+        """Ask the supervisor itself whether the step has ended; true if only now that is known.
+
+        Raises:
+            Refused, Unreachable: it does not say.
+        """
+        seen = await session.link.query()
+        if seen.exit is None or not seen.exit_seq or session.phase is not Phase.LIVE:
+            return False
+        self.finish(session, seen.exit, seen.exit_seq)
+        return True
+
+    async def sweep(self) -> None:
+        """For ever: ask every running step's supervisor now and then, so that neither a push that never
+        arrives nor a supervisor that hangs goes unnoticed."""
+        while True:
+            await asyncio.sleep(self.sweep_secs)
+            for session in self._table:
+                if session.phase is not Phase.LIVE or session.pidfd is None:
+                    continue
+                try:
+                    if await self._look(session):
+                        self.replayed += 1
+                        log.warning("completion_by_replay step=%s count=%d", session.rid, self.replayed)
+                except Refused as error:
+                    log.warning("query_refused step=%s error=%s", session.rid, value(error))
+                except Unreachable:
+                    self.suspect(session)
 
     def suspect(self, session: Session) -> None:
         """A supervisor did not answer: find out whether it still does."""

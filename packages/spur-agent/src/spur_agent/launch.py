@@ -269,11 +269,16 @@ class Launcher:
         Raises:
             ProgramUnusable, SpawnFailed, LaunchFailed: nothing of the user's runs.
         """
-        found = await self._site.source.spawn(session.paths.dir)
-        session.stepd = procfs.Identity(found.pid, found.start_ticks, self._site.boot_id)
-        if not self._site.keeper.watch(session):
-            raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, _last_words(session.paths, "it ended at once"))
-        await self._ready(session)
+        synced = asyncio.create_task(asyncio.to_thread(sync_session, session.paths))
+        try:
+            found = await self._site.source.spawn(session.paths.dir)
+            session.stepd = procfs.Identity(found.pid, found.start_ticks, self._site.boot_id)
+            if not self._site.keeper.watch(session):
+                raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, _last_words(session.paths, "it ended at once"))
+            await self._ready(session)
+        finally:
+            # Also when spawning failed: nobody may delete the directory under it.
+            await synced
         try:
             started = await session.link.start(START_SECS)
         except control.Refused as error:
@@ -339,7 +344,7 @@ class DirectoryTaken(LaunchFailed):
 
 
 def write_session(paths: SessionPaths, spec: LaunchSpec, made: claim.Claim) -> None:
-    """Make the session directory with its two files, all of it on the disk.
+    """Make the session directory with its `launch.json`; `sync_session` brings it to the disk.
 
     Raises:
         LaunchFailed: it cannot be made; `drain` when the disk is at fault.
@@ -353,13 +358,31 @@ def write_session(paths: SessionPaths, spec: LaunchSpec, made: claim.Claim) -> N
     try:
         if os.listdir(fd):  # noqa: PTH208 - through the descriptor
             raise DirectoryTaken(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: is there already")
-        fsync.write_whole(claim.FILE_NAME, made.encode(), directory=fd)
-        fsync.write_whole(SessionPaths.LAUNCH, spec.encode(), directory=fd)
-        fsync.sync_dir(os.path.dirname(paths.dir))  # noqa: PTH120
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(SessionPaths.LAUNCH, flags, 0o600, dir_fd=fd), "wb") as file:
+            file.write(made.encode_with(spec))
     except OSError as error:
         raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: {error.strerror}", drain=True) from None
     finally:
         os.close(fd)
+
+
+def sync_session(paths: SessionPaths) -> None:
+    """Wait until the session is on the disk.  It may be read before; nothing of the user's may run before.
+
+    Raises:
+        LaunchFailed: the disk does not take it.
+    """
+    try:
+        fd = os.open(paths.launch, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        fsync.sync_dir(paths.dir)
+        fsync.sync_dir(os.path.dirname(paths.dir))  # noqa: PTH120
+    except OSError as error:
+        raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: {error.strerror}", drain=True) from None
 
 
 def _last_words(paths: SessionPaths, fallback: str) -> str:

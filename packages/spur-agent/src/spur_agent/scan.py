@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 #: A live supervisor gets so long to answer, twice.
 ANSWER_SECS: Final = 10.0
+#: Steps of an attempt that has a successor here get so long to be gone.
+SUPERSEDE_SECS: Final = 30.0
 
 
 class Read(NamedTuple):
@@ -214,7 +216,11 @@ class Scan:
         old = [s for s in self._table if s.phase is Phase.LIVE and s.rid.run_attempt < newest[s.rid.job_id]]
         for session in old:
             log.warning("attempt_superseded step=%s by=%d", session.rid, newest[session.rid.job_id])
-        await asyncio.gather(*(self._keeper.end_now(s, "superseded") for s in old))
+        try:
+            async with asyncio.timeout(SUPERSEDE_SECS):
+                await asyncio.gather(*(self._keeper.end_now(s, "superseded") for s in old))
+        except TimeoutError:
+            log.error("superseded_lingers first=%s", old[0].rid)
 
 
 def read_session(rid: RuntimeId, paths: SessionPaths) -> Read:
@@ -235,7 +241,7 @@ def read_session(rid: RuntimeId, paths: SessionPaths) -> Read:
         log.error("journal_unusable step=%s error=%s", rid, value(error))
     kept: claims.Claim | None = None
     try:
-        kept = claims.decode((Path(paths.dir) / claims.FILE_NAME).read_bytes())
+        kept = claims.decode(Path(paths.launch).read_bytes())
     except (OSError, BadDocument) as error:
         log.warning("claim_unusable step=%s error=%s", rid, value(error))
     return Read(rid, paths, descriptor, word, story, kept)

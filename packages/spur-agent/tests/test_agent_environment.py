@@ -1,0 +1,255 @@
+"""The environment and the local spec of a step, from the wire spec alone."""
+
+import pytest
+
+from spur_agent.accounts import Account
+from spur_agent.allocation import Grant, GresGrant
+from spur_agent.environment import NodeContext, build
+from spur_agent.local_spec import NodeRules, rlimit
+from spur_agent.local_spec import build as build_local
+from spur_core.errors import RequestError
+from spur_core.ids import STEP_BATCH
+from spur_proto import agent_pb2, common_pb2
+from spur_proto_lite.launch_spec import LaunchSpec
+
+pytestmark = pytest.mark.node
+
+HERE = NodeContext("n2", "/opt/spur/bin", "/etc/spur/spur.conf", Account("ann", "/home/ann", "/bin/zsh"))
+RULES = NodeRules("n2", False, "auto", True)
+
+
+def wire(step=STEP_BATCH, **fields):
+    spec = agent_pb2.LaunchSpec(
+        rid=common_pb2.RuntimeId(job_id=5, run_attempt=1, step_id=step),
+        cluster_name="test",
+        job_name="train",
+        user="ann",
+        uid=1001,
+        gid=100,
+        partition="gpu",
+        account="phys",
+        script=b"#!/bin/sh\n",
+        nodes=["n10", "n2", "n1"],
+        node_index=1,
+        slice=common_pb2.NodeSlice(node="n2", cpus=4, memory_mb=900, ranks=[2, 3]),
+        total_tasks=5,
+        cpus_per_task=2,
+        tasks_per_node_text="2(x2),1",
+        cpus_per_node_text="4(x2),2",
+        start_at=1700000000.7,
+        submit_dir="/home/ann",
+        submit_host="login",
+    )
+    for name, value in fields.items():
+        current = getattr(spec, name)
+        if hasattr(current, "extend"):
+            current.extend(value)
+        elif isinstance(value, common_pb2.NodeSlice):
+            current.CopyFrom(value)
+        else:
+            setattr(spec, name, value)
+    return spec
+
+
+def env_of(spec, grant=None, here=HERE):
+    pairs = [entry.decode().partition("=") for entry in build(spec, grant or Grant((0, 1), 900), here)]
+    assert len({name for name, _, _ in pairs}) == len(pairs)
+    return {name: value for name, _, value in pairs}
+
+
+def test_a_batch_script_sees_what_slurm_would_show_it():
+    env = env_of(wire())
+    expected = {
+        "JOB_ID": "5",
+        "JOBID": "5",
+        "JOB_NAME": "train",
+        "JOB_PARTITION": "gpu",
+        "JOB_ACCOUNT": "phys",
+        "JOB_UID": "1001",
+        "JOB_GID": "100",
+        "JOB_USER": "ann",
+        "JOB_NODELIST": "n[1-2,10]",
+        "NODELIST": "n[1-2,10]",
+        "JOB_NUM_NODES": "3",
+        "NNODES": "3",
+        "TASKS_PER_NODE": "2(x2),1",
+        "JOB_CPUS_PER_NODE": "4(x2),2",
+        "CPUS_ON_NODE": "4",
+        "NODEID": "1",
+        "PROCID": "0",
+        "LOCALID": "0",
+        "GTIDS": "0",
+        "CLUSTER_NAME": "test",
+        "SUBMIT_DIR": "/home/ann",
+        "SUBMIT_HOST": "login",
+        "TOPOLOGY_ADDR": "n2",
+        "TOPOLOGY_ADDR_PATTERN": "node",
+        "PRIO_PROCESS": "0",
+        "JOB_START_TIME": "1700000000",
+    }
+    for name, value in expected.items():
+        assert env[f"SLURM_{name}"] == env[f"SPUR_{name}"] == value, name
+    assert env["SLURMD_NODENAME"] == env["SPURD_NODENAME"] == "n2"
+    for absent in (
+        "NTASKS",
+        "NPROCS",
+        "CPUS_PER_TASK",
+        "NTASKS_PER_NODE",
+        "JOB_QOS",
+        "JOB_END_TIME",
+        "RESTART_COUNT",
+        "ARRAY_TASK_ID",
+        "STEP_ID",
+        "JOB_GPUS",
+        "MEM_PER_NODE",
+    ):
+        assert f"SLURM_{absent}" not in env, absent
+    assert (env["HOME"], env["USER"], env["LOGNAME"], env["SHELL"]) == ("/home/ann", "ann", "ann", "/bin/zsh")
+    assert env["PATH"] == "/usr/local/bin:/usr/bin:/bin:/opt/spur/bin"
+    assert env["OMP_NUM_THREADS"] == "2"
+    assert (env["MASTER_ADDR"], env["WORLD_SIZE"], env["RANK"]) == ("n10", "3", "1")
+    assert env["SPUR_CONF"] == env["SLURM_CONF"] == "/etc/spur/spur.conf"
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "value"),
+    [
+        ({"tasks_given": True}, "SLURM_NTASKS", "5"),
+        ({"tasks_given": True}, "SPUR_NPROCS", "5"),
+        ({"tasks_per_node": 2}, "SLURM_NTASKS_PER_NODE", "2"),
+        ({"cpus_per_task_given": True}, "SLURM_CPUS_PER_TASK", "2"),
+        ({"memory_per_node_mb": 700}, "SLURM_MEM_PER_NODE", "700"),
+        ({"memory_per_node_mb": 0}, "SLURM_MEM_PER_NODE", "900"),
+        ({"memory_per_cpu_mb": 0}, "SLURM_MEM_PER_CPU", "0"),
+        ({"qos": "high"}, "SLURM_JOB_QOS", "high"),
+        ({"end_at": 1700003600.0}, "SLURM_JOB_END_TIME", "1700003600"),
+        ({"restarts": 2}, "SLURM_RESTART_COUNT", "2"),
+        ({"dependency": "afterok:4"}, "SLURM_JOB_DEPENDENCY", "afterok:4"),
+        ({"umask": 0o27}, "SLURM_UMASK", "0027"),
+        ({"array_job_id": 3, "array_task_id": 0, "array_task_count": 4}, "SLURM_ARRAY_TASK_ID", "0"),
+        ({"array_job_id": 3, "array_task_count": 4}, "SPUR_ARRAY_TASK_COUNT", "4"),
+    ],
+)
+def test_optional_variables(fields, name, value):
+    assert env_of(wire(**fields))[name] == value
+
+
+def test_the_users_own_settings_win_where_they_may_and_lose_where_they_must_not():
+    mine = """HOME=/data OMP_NUM_THREADS=7 PATH=/opt/spur/bin:/bin RANK=9 CUDA_VISIBLE_DEVICES=0,1 SLURM_JOB_ID=1
+        SLURM_ARRAY_TASK_ID=3 SLURM_NTASKS=64 SPUR_STEP_ID=2 SLURM_EXPORT_ENV=ALL"""
+    env = env_of(wire(environment=mine.encode().split()))
+    assert (env["HOME"], env["OMP_NUM_THREADS"], env["PATH"], env["RANK"]) == (
+        "/data",
+        "7",
+        "/opt/spur/bin:/bin",
+        "9",
+    )
+    assert env["CUDA_VISIBLE_DEVICES"] == "-1"
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert env["SLURM_JOB_ID"] == "5"
+    assert env["SLURM_EXPORT_ENV"] == "ALL"
+    for name in ("SLURM_ARRAY_TASK_ID", "SLURM_NTASKS", "SPUR_STEP_ID"):
+        assert name not in env
+
+
+def test_gpus_are_named_by_index():
+    env = env_of(wire(), Grant((0,), 1, (GresGrant("gpu", "a", (3, 1)), GresGrant("shard", "", (0,)))))
+    assert env["SLURM_JOB_GPUS"] == env["CUDA_VISIBLE_DEVICES"] == env["ROCR_VISIBLE_DEVICES"] == "1,3"
+    assert env["SLURM_GPUS_ON_NODE"] == "2"
+
+
+def test_a_numbered_step_has_the_step_variables_and_leaves_ranks_to_the_tasks():
+    spec = wire(step=0, spool_output=True, label=True)
+    env = env_of(spec)
+    for name, value in {
+        "STEP_ID": "0",
+        "STEPID": "0",
+        "STEP_NODELIST": "n[1-2,10]",
+        "STEP_NUM_NODES": "3",
+        "STEP_NUM_TASKS": "5",
+        "STEP_TASKS_PER_NODE": "2(x2),1",
+        "NTASKS": "5",
+        "NPROCS": "5",
+        "NODEID": "1",
+        "SRUN_COMM_HOST": "login",
+        "LABELIO": "1",
+    }.items():
+        assert env[f"SLURM_{name}"] == env[f"SPUR_{name}"] == value, name
+    assert "SLURM_PROCID" not in env
+    assert "RANK" not in env
+    local = build_local(spec, build(spec, Grant((0,), 1), HERE), (100,), Grant((0, 1), 900), RULES)
+    assert [(t.rank, t.local_rank) for t in local.tasks] == [(2, 0), (3, 1)]
+    task = local.tasks[1].env
+    assert (task["SLURM_PROCID"], task["SPUR_LOCALID"], task["SLURM_GTIDS"]) == ("3", "1", "2,3")
+    assert (task["LOCAL_RANK"], task["LOCAL_WORLD_SIZE"], task["SPUR_TASK_OFFSET"]) == ("1", "2", "2")
+
+
+@pytest.mark.parametrize("entry", [b"NOEQUALS", b"=value", b"", b"A=b\0c"])
+def test_an_entry_that_is_no_assignment_is_refused(entry):
+    with pytest.raises(RequestError, match="NAME=value"):
+        env_of(wire(environment=[entry]))
+
+
+def test_an_unknown_user_gets_no_home_and_bytes_survive():
+    spec = wire(environment=[b"ODD=\xff\xfe", b"EMPTY="])
+    entries = build(spec, Grant((), 0), HERE._replace(account=None))
+    assert b"ODD=\xff\xfe" in entries
+    assert b"EMPTY=" in entries
+    assert not any(entry.startswith(b"HOME=") for entry in entries)
+    local = build_local(spec, entries, (100,), Grant((), 0), RULES)
+    again = LaunchSpec.decode(local.encode())
+    assert again == local
+    assert again.env["ODD"].encode("utf-8", "surrogateescape") == b"\xff\xfe"
+
+
+def test_the_local_spec_says_all_of_it():
+    spec = wire(
+        script_args=[b"a b"],
+        work_dir="/home/ann",
+        stdout_path="o-%j",
+        open_mode="Append",
+        umask=0,
+        array_job_id=3,
+        array_task_id=0,
+        restarts=1,
+        kill_wait_secs=30,
+        rlimits=["SLURM_RLIMIT_NOFILE=1024:4096", "CORE=0"],
+    )
+    grant = Grant((4, 5, 6, 7), 900, (GresGrant("gpu", "a", (1, 0)),))
+    local = build_local(spec, [b"A=1"], (100, 27), grant, RULES)
+    assert local.rid == (5, 1, STEP_BATCH)
+    assert (local.node, local.node_id, local.n_nodes, local.nodelist) == ("n2", 1, 3, "n[1-2,10]")
+    assert (local.script, local.script_args, local.open_mode) == ("#!/bin/sh\n", ("a b",), "append")
+    assert (local.array_job_id, local.array_task_id, local.restart_count) == (3, 0, 1)
+    assert (local.uid, local.gid, local.groups, local.umask) == (1001, 100, (100, 27), 0)
+    assert (local.cpus, local.cpu_ids, local.memory_mb) == (4, (4, 5, 6, 7), 900)
+    assert (local.gpu_ids, local.gres) == ((0, 1), "gpu:a:2")
+    assert [(r.name, r.soft, r.hard) for r in local.rlimits] == [("NOFILE", 1024, 4096), ("CORE", 0, 0)]
+    assert (local.tasks, local.kill_wait_secs, local.cohort) == ((), 30, ("n10", "n2", "n1"))
+    unpinned = build_local(spec, [b"A=1"], (), grant, RULES._replace(pinned=False))
+    assert unpinned.cpu_ids == ()
+    assert build_local(wire(), [], (), grant, RULES).umask == 0o022
+
+
+def test_nothing_to_run_is_refused():
+    with pytest.raises(RequestError, match="neither"):
+        build_local(wire(script=b""), [], (), Grant((), 0), RULES)
+
+
+@pytest.mark.parametrize(
+    ("item", "limits"),
+    [
+        ("NOFILE=1:2", ("NOFILE", 1, 2)),
+        ("RLIMIT_STACK=unlimited", ("STACK", -1, -1)),
+        ("SLURM_RLIMIT_AS=5:18446744073709551615", ("AS", 5, -1)),
+    ],
+)
+def test_resource_limits(item, limits):
+    found = rlimit(item)
+    assert (found.name, found.soft, found.hard) == limits
+
+
+@pytest.mark.parametrize("item", ["NOFILE", "=1:2", "NOFILE=x", "NOFILE=-5:1", "NOFILE=1:"[:7]])
+def test_bad_resource_limits(item):
+    with pytest.raises(RequestError, match="SOFT:HARD"):
+        rlimit(item)
