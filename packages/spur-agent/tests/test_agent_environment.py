@@ -135,7 +135,8 @@ def test_optional_variables(fields, name, value):
 
 
 def test_the_users_own_settings_win_where_they_may_and_lose_where_they_must_not():
-    mine = """HOME=/data OMP_NUM_THREADS=7 PATH=/opt/spur/bin:/bin RANK=9 CUDA_VISIBLE_DEVICES=0,1 SLURM_JOB_ID=1
+    mine = """HOME=/data
+        OMP_NUM_THREADS=7 PATH=/opt/spur/bin:/bin RANK=9 CUDA_VISIBLE_DEVICES=0,1 SLURM_JOB_ID=1
         SLURM_ARRAY_TASK_ID=3 SLURM_NTASKS=64 SPUR_STEP_ID=2 SLURM_EXPORT_ENV=ALL"""
     env = env_of(wire(environment=mine.encode().split()))
     assert (env["HOME"], env["OMP_NUM_THREADS"], env["PATH"], env["RANK"]) == (
