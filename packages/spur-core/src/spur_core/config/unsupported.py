@@ -38,6 +38,7 @@ TABLE: tuple[Row, ...] = (
     Row("accounting.require_association", "associations"),
     Row("accounting.txn_retention_days", "the audit table"),
     Row("scheduler.fairshare_halflife_days", "fair share", (14,)),
+    Row("scheduler.max_jobs_per_cycle", "a bound on one pass"),
     Row("scheduler.resv_overrun_minutes", "reservations"),
     Row("scheduler.inactive_limit_secs", "reaping of silent allocations"),
     Row("scheduler.preempt_type", "preemption"),
