@@ -91,9 +91,7 @@ def _too_many(whole: str) -> GrammarError:
 
 def _split_name(name: str) -> tuple[str, str]:
     """(prefix, last digits); no digits when the name does not end in a run of them that is a number."""
-    at = len(name)
-    while at and "0" <= name[at - 1] <= "9":
-        at -= 1
+    at = len(name.rstrip("0123456789"))
     return (name[:at], name[at:]) if len(name) - at <= _MAX_DIGITS else (name, "")
 
 
@@ -121,22 +119,25 @@ def _fold(group: list[str]) -> str:
     if len(group) == 1:
         return group[0]
     parts: list[str] = []
-    at = 0
-    while at < len(group):
-        start = end = at
-        while end + 1 < len(group) and _follows(group[end], group[end + 1]):
-            end += 1
-        parts.append(group[start] if start == end else f"{group[start]}-{group[end]}")
-        at = end + 1
+    start = end = group[0]
+    number = int(start)
+    for following in group[1:]:
+        next_number = int(following)
+        if next_number == number + 1 and _same_padding(end, following):
+            end = following
+        else:
+            parts.append(start if start is end else f"{start}-{end}")
+            start = end = following
+        number = next_number
+    parts.append(start if start is end else f"{start}-{end}")
     return "[" + ",".join(parts) + "]"
 
 
-def _follows(left: str, right: str) -> bool:
-    """Whether a range may run from `left` to `right`: the next number at the same padding."""
-    if int(right) != int(left) + 1:
-        return False
-    padded = (left[0] == "0" and len(left) > 1) or (right[0] == "0" and len(right) > 1)
-    return not padded or len(left) == len(right)
+def _same_padding(left: str, right: str) -> bool:
+    """Whether a range may run from `left` to the next number `right`: equal widths, or no padding at all."""
+    if len(left) == len(right):
+        return True
+    return (left[0] != "0" or left == "0") and right[0] != "0"
 
 
 def _natural(text: str) -> tuple["str | int", ...]:
