@@ -15,7 +15,7 @@ def test_made_private_with_parents_that_are_not_judged(tmp_path):
     loose = tmp_path / "loose"
     loose.mkdir()
     loose.chmod(0o777)
-    old = os.umask(0o777)
+    old = os.umask(0o277)
     try:
         os.close(private_dir.ensure(str(loose / "leaf")))
     finally:

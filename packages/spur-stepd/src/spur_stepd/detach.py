@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+
+#: Signals whose disposition the supervisor, or Python for it, changes after `default_signals`.
+CHANGED_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGXFSZ,
+)
 
 
 def detach() -> None:
@@ -13,6 +25,16 @@ def detach() -> None:
     os.setsid()
     os.umask(0o077)
     os.chdir("/")
+
+
+def default_signals() -> None:
+    """Default dispositions and an empty mask, whatever the starter had ignored or blocked.
+
+    Broken pipes and files over their limit stay what Python makes of them, an error to be caught.
+    """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def std_streams(log: str | None) -> None:

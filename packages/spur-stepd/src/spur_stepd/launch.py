@@ -138,11 +138,25 @@ def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachme
     )
 
 
+_ROOTS: dict[str, tuple[cgroup_layout.Root | None, str]] = {}
+
+
+def group_root(setting: str) -> tuple[cgroup_layout.Root | None, str]:
+    """Where groups go on this host, or why nowhere.
+
+    Found out once: a spawner asks before it forks, and its supervisors need not look again.
+    """
+    if setting not in _ROOTS:
+        layout, own = cgroup_layout.detect(), cgroup_layout.own_path()
+        _ROOTS[setting] = cgroup_layout.choose_root(layout, setting, own)
+    return _ROOTS[setting]
+
+
 def _make_groups(spec: LaunchSpec, privileges: Privileges) -> tuple[tuple[str, ...], list[str]]:
     """The step's groups; without root their absence is a warning only."""
     if spec.cgroup_root == "none":
         return (), []
-    root, why = cgroup_layout.choose_root(cgroup_layout.detect(), spec.cgroup_root, cgroup_layout.own_path())
+    root, why = group_root(spec.cgroup_root)
     if root is None:
         if privileges.is_root:
             raise StartFailure(control.FAIL_NODE, f"no control group for the step: {why}")

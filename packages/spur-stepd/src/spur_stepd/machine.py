@@ -219,7 +219,8 @@ class Machine:
         due = [name for name, at in self._deadlines.items() if at <= now]
         actions: list[Action] = []
         for name in due:
-            del self._deadlines[name]
+            if self._deadlines.pop(name, None) is None:
+                continue  # an earlier one has put an end to it
             if name == _ABANDON:
                 self._move("timeout")
                 actions += self._give_up("start did not come in time")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 _USAGE = (
@@ -50,7 +49,7 @@ def _session(session_dir: str) -> int:
     if record >= 0:
         os.closerange(3, record)
     os.closerange(max(record + 1, 3), 1 << 20)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    detach.default_signals()
     from spur_proto_lite import spawn
 
     if record >= 0:

@@ -7,8 +7,9 @@ import os
 from spur_core.errors import SpurError
 from spur_core.linux import cgroup
 from spur_proto_lite import spawn
+from spur_stepd import launch
 from spur_stepd.log import say
-from spur_stepd.supervisor import Supervisor, errno_of, layout_root
+from spur_stepd.supervisor import Supervisor, errno_of
 
 
 def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
@@ -39,7 +40,7 @@ def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
 
 def join_supervisors(cgroup_root: str) -> None:
     """Move this process out of the agent's groups where that is possible; else say why not."""
-    root, why = layout_root(cgroup_root)
+    root, why = launch.group_root(cgroup_root)
     if root is None:
         if cgroup_root != "none":
             say("no_supervisor_group", why=why)

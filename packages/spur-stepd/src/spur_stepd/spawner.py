@@ -15,11 +15,16 @@ import sys
 from functools import partial
 
 from spur_core.errors import SpurError
+from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.linux import procfs
-from spur_proto_lite import framing, spawn
+from spur_proto_lite import control, framing, spawn
+from spur_proto_lite.descriptor import Descriptor
+from spur_proto_lite.exits import TaskExit, combine
+from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths
 from spur_stepd import __version__, detach, run
 from spur_stepd.loop import READ, Loop
+from spur_stepd.machine import Machine
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -159,6 +164,32 @@ def _be_between(request: spawn.SpawnRequest, pipe: int) -> NoReturn:
         os._exit(code)
 
 
+def _rehearse() -> None:
+    """Do the pure part of what every supervisor does, often enough for the interpreter to adapt its code.
+
+    The adapted code is written once, here, and shared; else each supervisor would write its own copy.
+    """
+    rid = RuntimeId(1, 1, STEP_BATCH)
+    for _ in range(20):
+        spec = LaunchSpec.decode(LaunchSpec(rid=rid, argv=("true",), env={"A": "b"}).encode())
+        Descriptor(rid=rid, stepd_pid=1, stepd_start_ticks=1, boot_id="").encode()
+        request = control.decode_request(
+            framing.decode_body(framing.encode_message(control.encode_request(1, control.START, rid, {}))[4:])
+        )
+        ended = combine(tuple(TaskExit(rank=task.rank) for task in spec.task_list()))
+        for body in (
+            control.HelloReply(rid=rid, state="", stepd_pid=1, stepd_start_ticks=1, boot_id=""),
+            control.StartReply(),
+            control.QueryReply(state="", exit=ended),
+            control.WaitReply(exit=ended),
+        ):
+            framing.encode_message(control.encode_reply(request, body))
+        machine = Machine((0,), 60.0, 5.0)
+        machine.ready(0.0)
+        machine.next_deadline()
+        machine.tick(0.0)
+
+
 def run_spawner() -> int:
     """Serve; the exit code."""
     if not stat.S_ISSOCK(os.fstat(_IN).st_mode):
@@ -167,10 +198,14 @@ def run_spawner() -> int:
     os.set_inheritable(_IN, False)
     os.chdir("/")
     os.umask(0o077)
+    detach.default_signals()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    _rehearse()
     # What is here now is never freed: keep the collector from touching it, so that its pages stay shared.
+    # Later ones have so few objects that it need look only when something leaks.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
     Spawner().serve()
     return 0

@@ -12,8 +12,7 @@ import signal
 import time
 from functools import partial
 
-import spur_stepd
-from spur_core.linux import cgroup, cgroup_layout, fsync, prctl, private_dir, procfs
+from spur_core.linux import cgroup, fsync, prctl, private_dir, procfs
 from spur_proto_lite import control, exits, notify, unixsock
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.errors import BadDocument
@@ -50,8 +49,10 @@ def read_spec(directory: int, expected: SessionPaths) -> tuple[LaunchSpec, bytes
         OSError: it cannot be read.
     """
     fd = os.open(SessionPaths.LAUNCH, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
-    with open(fd, "rb") as file:
-        data = file.read()
+    try:
+        data = os.read(fd, os.fstat(fd).st_size + 1)
+    finally:
+        os.close(fd)
     spec = LaunchSpec.decode(data)
     if spec.rid != expected.rid_or_none:
         raise BadDocument(f"launch.json names {spec.rid}, its directory {expected.dir}")
@@ -562,16 +563,6 @@ class Supervisor:
         self.notifier.close()
         self._quit_code = action.code
         self._quit_at = time.monotonic() + LINGER
-
-
-def layout_root(setting: str) -> tuple[cgroup_layout.Root | None, str]:
-    """Where groups go on this host, or why nowhere."""
-    return cgroup_layout.choose_root(cgroup_layout.detect(), setting, cgroup_layout.own_path())
-
-
-def version() -> str:
-    """Release of the program."""
-    return spur_stepd.__version__
 
 
 def errno_of(error: BaseException) -> int:

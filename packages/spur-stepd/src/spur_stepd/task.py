@@ -19,7 +19,7 @@ import struct
 from collections import namedtuple
 
 from spur_core.linux import cgroup, prctl
-from spur_stepd import words
+from spur_stepd import detach, words
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -205,14 +205,10 @@ def _exec(argv: tuple[str, ...], env: Mapping[bytes, bytes]) -> int:
 
 
 def _reset_signals() -> None:
+    """All default, none blocked: those that the supervisor, or Python for it, has changed since `detach`."""
     signal.set_wakeup_fd(-1)
-    for number in range(1, signal.NSIG):
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
-            try:
-                signal.signal(number, signal.SIG_DFL)
-            except (OSError, ValueError):
-                pass  # kept by the C library
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in detach.CHANGED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _set_limits(spec: LaunchSpec) -> None:
@@ -229,8 +225,9 @@ def _set_limits(spec: LaunchSpec) -> None:
             most = resource.getrlimit(which)[1]
             resource.setrlimit(which, (_at_most(soft, most), _at_most(hard, most)))
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("0")
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, b"0")
+        os.close(fd)
     except OSError:
         pass  # ours is lower, or there is none
 

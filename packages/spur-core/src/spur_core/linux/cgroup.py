@@ -445,7 +445,7 @@ def _read_or_raise(path: str) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = bytearray()
-        while part := os.read(fd, 1 << 16):
+        while part := os.read(fd, 4096):
             data += part
         return data.decode()
     finally:

@@ -116,7 +116,7 @@ def _read(path: str) -> str:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = bytearray()
-        while part := os.read(fd, 1 << 16):
+        while part := os.read(fd, 4096):
             data += part
         return data.decode("utf-8", "surrogateescape")
     finally:
