@@ -1,7 +1,7 @@
 """Calls to the controller and to agents.
 
 The border is small on purpose: `call` (one request, one answer), `stream` (an answer in parts) and `session`
-(both in parts).  gRPC is imported by the first of them, behind `grpc_setup`.
+(both in parts).  `call` needs no gRPC (`h2_unary`); the others import it, behind `grpc_setup`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from spur_cli import cli_errors, credentials, endpoints
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context
+from spur_cli.h2_unary import Unfamiliar
 
 CONNECT_SECS = 2.0
 CALL_SECS = 60.0
@@ -77,9 +78,36 @@ class Transport:
             CallFailed: nobody could be reached, or the call was refused.
         """
 
+        try:
+            return self._each_address(f"/{service}/{method}", request, answer, timeout)
+        except Unfamiliar:
+            return self._call_grpc(f"/{service}/{method}", request, answer, timeout)
+
+    def _each_address(self, path: str, request: Message, answer: type[M], timeout: float) -> M:
+        """As `_each`, over connections of our own that need no gRPC."""
+        from spur_cli import h2_call
+
+        addresses = self.where.addresses
+        failure = cli_errors.unreachable()
+        metadata = tuple((str(key), str(value)) for key, value in self.metadata())
+        message = request.SerializeToString()
+        for offset in range(len(addresses)):
+            at = (self._current + offset) % len(addresses)
+            try:
+                body = h2_call.call(addresses[at], path, message, metadata, timeout)
+            except CallFailed as error:
+                failure = error
+                if error.reached:
+                    raise
+                continue
+            self._current = at
+            return answer.FromString(body)
+        raise failure
+
+    def _call_grpc(self, path: str, request: Message, answer: type[M], timeout: float) -> M:
         def attempt(channel: Any) -> Any:
             method_of = channel.unary_unary(
-                f"/{service}/{method}",
+                path,
                 request_serializer=type(request).SerializeToString,
                 response_deserializer=answer.FromString,
             )
