@@ -67,6 +67,12 @@ def cgroup_setting(configured: str, state_dir: str) -> str:
     return own if root is not None else configured
 
 
+def program_dir(agent: str) -> Path:
+    """Where the programs of this installation are: beside the agent, else beside the interpreter."""
+    own = Path(agent).absolute()
+    return own.parent if own.name == "spurd" else Path(sys.executable).parent
+
+
 class Daemon:
     """One agent.
 
@@ -109,6 +115,7 @@ class Daemon:
             ledger,
             self._link,
             hardware.boot_id,
+            self._root,
         )
         rules = trust.rules(config.auth.plugin, config.auth.mode, settings.key)
         self._launcher = Launcher(
@@ -120,7 +127,7 @@ class Daemon:
                 trust=rules,
                 here=environment.NodeContext(
                     settings.node,
-                    str(Path(sys.argv[0]).absolute().parent),
+                    str(program_dir(sys.argv[0])),
                     str(settings.config_path or ""),
                     None,
                 ),
@@ -152,7 +159,6 @@ class Daemon:
                 self._table,
                 self._allocation,
                 self._keeper,
-                self._root,
                 self._resources.hardware.boot_id,
             )
             await scan.run()

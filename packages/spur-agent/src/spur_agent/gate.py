@@ -15,6 +15,9 @@ from spur_core import errors
 
 log = logging.getLogger(__name__)
 
+#: A credential that was accepted is accepted again without a second check for so long.
+REMEMBER_SECS: Final = 5.0
+_MOST_REMEMBERED: Final = 256
 #: The stable code of a refusal, in the trailing metadata.
 CODE_KEY: Final = "x-spur-code"
 #: The caller of the RPC that is being handled.
@@ -57,6 +60,8 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         self._rules = rules
         self._clock = clock
         self._handlers: dict[str, Any] = {}
+        #: (method, header) -> (when it was checked, whose it is)
+        self._known: dict[tuple[str, str], tuple[float, Identity]] = {}
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         method: str = details.method
@@ -113,7 +118,17 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
                 header = value
             elif key == trust.USER_KEY:
                 claimed = value
-        CALLER.set(trust.identify(self._rules, method, header, claimed, context.peer(), self._clock()))
+        now = self._clock()
+        known = self._known.get((method, header)) if header is not None else None
+        if known is not None and 0 <= now - known[0] < REMEMBER_SECS:
+            CALLER.set(known[1])
+            return
+        identity = trust.identify(self._rules, method, header, claimed, context.peer(), now)
+        if header is not None:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[method, header] = (now, identity)
+        CALLER.set(identity)
 
     async def _abort(self, method: str, context: Any, error: Exception) -> None:
         status, text, code = outcome(error, method)

@@ -21,6 +21,7 @@ from spur_agent.report import Verdict, judge, report_request
 from spur_agent.sessions import Phase, Session, SessionTable
 from spur_core.errors import SpurError, Unreachable
 from spur_core.linux import pidfd, procfs
+from spur_core.linux.cgroup_layout import Root
 from spur_proto import controller_pb2 as pb
 from spur_proto_lite import journal, notify
 from spur_proto_lite.control import Refused
@@ -40,7 +41,7 @@ OUTPUT_KEPT_SECS: Final = 300.0
 _END_SECS: Final = 15.0
 #: A supervisor that leaves three queries unanswered is taken for dead.
 _QUERIES: Final = 3
-_QUERY_PAUSE: Final = 5.0
+QUERY_PAUSE: Final = 5.0
 #: A lost session is forgotten after so many snapshots without it over so many seconds.  The controller acts
 #: on two that are 60 s apart.
 _BEATS_TO_FORGET: Final = 5
@@ -51,6 +52,7 @@ class Keeper:
     """Owns every session from the moment it runs.
 
     Args:
+        root: where this agent's control groups lie, None without any.
         beat_now: called when the controller should see a changed snapshot soon.
     """
 
@@ -63,6 +65,7 @@ class Keeper:
         ledger: Ledger,
         controller: ControllerLink,
         boot_id: str,
+        root: Root | None,
         beat_now: Callable[[], None] = lambda: None,
     ) -> None:
         self._node = node
@@ -72,11 +75,13 @@ class Keeper:
         self._ledger = ledger
         self._controller = controller
         self._boot_id = boot_id
+        self._root = root
         self.beat_now = beat_now
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self.replayed = 0
         self.sweep_secs = SWEEP_SECS
+        self.query_pause = QUERY_PAUSE
 
     # -- watching
 
@@ -106,10 +111,12 @@ class Keeper:
         session.link.close()
         if session.phase is Phase.LAUNCHING:
             return  # the launch finds out by itself
-        groups = session.cgroup
+        if session.acknowledged:
+            session.quiet.set()  # it has cleaned up, and ended because of that
+            return
         if session.phase is Phase.FINISHED:
             # It may have died before it had ended what the step left behind.
-            await self._kill(session, groups, None)
+            await self.kill_leftovers(session)
             return
         try:
             story = journal.story((await asyncio.to_thread(journal.read, session.paths.journal)).entries)
@@ -118,12 +125,15 @@ class Keeper:
             story = None
         if story is not None and story.exit is not None:
             self.replayed += 1
-            await self._kill(session, groups, None)
+            await self.kill_leftovers(session)
             self.finish(session, story.exit, story.exit_seq)
             return
         await self.lose(session)
 
-    async def _kill(self, session: Session, groups: tuple[str, ...], found: Descriptor | None) -> None:
+    async def kill_leftovers(self, session: Session) -> None:
+        """Kill everything of a step whose supervisor is dead; nothing of it runs afterwards."""
+        groups = session.cgroup or leftovers.groups_of(self._root, session.rid)
+        found = self._descriptor(session)
         try:
             gone = await asyncio.to_thread(leftovers.kill_step, session.rid, groups, found, self._boot_id)
         except OSError as error:
@@ -136,7 +146,7 @@ class Keeper:
     async def lose(self, session: Session) -> None:
         """The supervisor is dead and no exit is recorded: kill the step, and let the controller notice."""
         log.error("supervisor_lost step=%s", session.rid)
-        await self._kill(session, session.cgroup, self._descriptor(session))
+        await self.kill_leftovers(session)
         session.phase = Phase.LOST
         session.lost_at = time.monotonic()
         self._release(session)
@@ -256,6 +266,7 @@ class Keeper:
                 if session.exit_seq == 0:
                     session.exit_seq = (await session.link.query()).exit_seq
                 await session.link.ack(session.exit_seq)
+                session.acknowledged = True
                 break
             except (Refused, Unreachable) as error:
                 log.debug("ack_waits step=%s error=%s", session.rid, value(error))
@@ -348,7 +359,7 @@ class Keeper:
             except Refused:
                 pass
             except Unreachable:
-                await asyncio.sleep(_QUERY_PAUSE)
+                await asyncio.sleep(self.query_pause)
                 continue
             session.suspected = False
             return

@@ -238,9 +238,10 @@ class Launcher:
             site.table.add(session)
             await asyncio.to_thread(write_session, paths, spec, made)
             started = await self._bring_up(session)
-        except BaseException as error:
+        except Exception as error:
+            # Not when cancelled: then the agent is going, and the next one finds out how far this came.
             if session is not None:
-                await asyncio.shield(self._undo(session, keep_directory=isinstance(error, DirectoryTaken)))
+                await self._undo(session, keep_directory=isinstance(error, DirectoryTaken))
             if not had:
                 site.allocation.release(owner)
             raise
@@ -319,6 +320,7 @@ class Launcher:
         """Leave nothing of a launch that failed."""
         if session.stepd is not None:
             await stop_supervisor(session)
+            await self._site.keeper.kill_leftovers(session)
         if keep_directory:
             self._site.table.remove(session)
             return

@@ -39,6 +39,7 @@ class ControlLink:
 
     def __init__(self, session_dir: str, rid: RuntimeId) -> None:
         self.rid = rid
+        self.patience = control.TIMEOUT
         self._path = SessionPaths(session_dir).control
         self._lock = asyncio.Lock()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -55,13 +56,14 @@ class ControlLink:
             self._streams[1].close()
             self._streams = None
 
-    async def call(self, op: str, timeout: float = control.TIMEOUT, **args: object) -> dict[str, object]:
+    async def call(self, op: str, timeout: float | None = None, **args: object) -> dict[str, object]:
         """One request and the fields of its answer.
 
         Raises:
             Refused: the supervisor said no.
-            Unreachable: no answer within `timeout` seconds, or nobody listens.
+            Unreachable: no answer within `timeout` seconds (None: `patience`), or nobody listens.
         """
+        timeout = self.patience if timeout is None else timeout
         async with self._lock:
             try:
                 async with asyncio.timeout(timeout):
@@ -86,7 +88,7 @@ class ControlLink:
         await writer.drain()
         return control.decode_reply(await read_message(reader), request_id)
 
-    async def hello(self, timeout: float = control.TIMEOUT) -> control.HelloReply:
+    async def hello(self, timeout: float | None = None) -> control.HelloReply:
         return control.HelloReply.from_json(await self.call(control.HELLO, timeout))
 
     async def start(self, timeout: float) -> control.StartReply:

@@ -25,7 +25,6 @@ from spur_agent.sessions import Phase, Session, SessionTable
 from spur_core.errors import GrammarError, SpurError, Unreachable
 from spur_core.ids import RuntimeId
 from spur_core.linux import procfs
-from spur_core.linux.cgroup_layout import Root
 from spur_proto_lite import control, journal
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.errors import BadDocument, CorruptJournal
@@ -51,11 +50,7 @@ class Read(NamedTuple):
 
 
 class Scan:
-    """Brings the table to what is really on the node.
-
-    Args:
-        root: where this agent's control groups lie, None without any.
-    """
+    """Brings the table to what is really on the node."""
 
     def __init__(
         self,
@@ -63,14 +58,12 @@ class Scan:
         table: SessionTable,
         allocation: AllocationTable,
         keeper: Keeper,
-        root: Root | None,
         boot_id: str,
     ) -> None:
         self._paths = paths
         self._table = table
         self._allocation = allocation
         self._keeper = keeper
-        self._root = root
         self._boot_id = boot_id
 
     async def run(self) -> dict[Found, int]:
@@ -168,8 +161,7 @@ class Scan:
             assert read.story.exit is not None
             alive = session.stepd is not None and procfs.is_alive(session.stepd, self._boot_id)
             if not (alive and self._keeper.watch(session)):
-                await self._kill(session, read)
-                session.quiet.set()
+                await self._keeper.kill_leftovers(session)
             self._keeper.finish(session, read.story.exit, read.story.exit_seq)
         else:
             if kind is Found.UNRESPONSIVE or (kind is Found.CORRUPT and session.stepd is not None):
@@ -186,8 +178,6 @@ class Scan:
             session.stepd = identity_of(found)
             session.cgroup = found.cgroup if found.boot_id == self._boot_id else ()
             session.stdout_path, session.stderr_path = found.stdout_path, found.stderr_path
-        if found is None or not found.cgroup:
-            session.cgroup = leftovers.groups_of(self._root, read.rid)
         if read.story is not None:
             session.started_at = read.story.started_at or 0.0
         return session
@@ -195,17 +185,9 @@ class Scan:
     async def _clear(self, session: Session, read: Read) -> None:
         if session.stepd is not None and procfs.is_alive(session.stepd, self._boot_id):
             await stop_supervisor(session)
-        await self._kill(session, read)
+        await self._keeper.kill_leftovers(session)
         script_dir = f"{self._paths.spool}/{read.rid.dirname()}"
         await asyncio.to_thread(leftovers.remove_session, read.paths.dir, script_dir)
-
-    async def _kill(self, session: Session, read: Read) -> None:
-        gone = await asyncio.to_thread(
-            leftovers.kill_step, read.rid, session.cgroup, read.descriptor, self._boot_id
-        )
-        if not gone:
-            log.error("processes_left step=%s", read.rid)
-        session.cgroup = ()
 
     async def _supersede(self) -> None:
         """Of two attempts of one job only the higher one may go on."""

@@ -30,6 +30,7 @@ class Session:
         pidfd: open while the supervisor's death is watched.
         exit, exit_seq: how it ended, and the journal number that `ack` names (0: not durable yet).
         reported: the controller has the exit; only bookkeeping is left.
+        acknowledged: the supervisor knows that, and ends.
         quiet: no process of the step can run any more, its leftovers included.
         ended: it has an exit, or never will.
         settled: its launch has come to an end, this way or that.
@@ -60,6 +61,7 @@ class Session:
         self.stdout_path = ""
         self.stderr_path = ""
         self.reported = False
+        self.acknowledged = False
         self.quiet = asyncio.Event()
         self.ended = asyncio.Event()
         self.output_taken = asyncio.Event()
