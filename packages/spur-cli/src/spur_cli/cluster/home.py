@@ -21,8 +21,6 @@ from spur_core.errors import RequestError
 CLUSTER_NAME = "local"
 CONTROLLER = "spurctld-1"
 FORMAT = 1
-#: A session's socket below DIR must fit into the 107 bytes of a socket address.
-MAX_DIR_BYTES = 60
 
 
 class Cluster:
@@ -75,17 +73,8 @@ def default_root(ctx: Context) -> Path:
 
 
 def chosen_root(ctx: Context, option: str | None) -> Path:
-    """The folder that `--dir` names, else the default one.
-
-    Raises:
-        RequestError: the path is too long for the sockets below it.
-    """
-    root = Path(ctx.path(option)) if option else default_root(ctx)
-    if len(os.fsencode(root)) > MAX_DIR_BYTES:
-        raise RequestError(
-            f"{root} is too long for sockets below it (over {MAX_DIR_BYTES} bytes); choose another --dir"
-        )
-    return root
+    """The folder that `--dir` names, else the default one."""
+    return Path(ctx.path(option)) if option else default_root(ctx)
 
 
 def load(root: Path) -> Cluster | None:

@@ -161,10 +161,14 @@ def _time_limit(pair: Pair) -> Fields:
     from spur_core.grammar.timelimit import parse_time_limit
 
     sign = pair.sign or (pair.value[:1] if pair.value[:1] in ("+", "-") and pair.value != "-1" else "")
-    limit = parse_time_limit(pair.value.removeprefix(sign) if sign and not pair.sign else pair.value)
+    bad = GrammarError(f"Invalid TimeLimit value: {pair.value}")
+    try:
+        limit = parse_time_limit(pair.value.removeprefix(sign) if sign and not pair.sign else pair.value)
+    except GrammarError:
+        raise bad from None
     if sign:
         if limit is None:
-            raise GrammarError(f"Invalid time limit specification: {pair.value!r}")
+            raise bad
         return {"time_limit_delta_secs": -limit if sign == "-" else limit}
     return {"time_limit_secs": UNLIMITED if limit is None else limit}
 

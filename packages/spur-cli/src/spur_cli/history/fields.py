@@ -436,7 +436,7 @@ def parse_format(text: str) -> list[Column]:
             digits = width_text.removeprefix("-")
             if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
                 raise FieldError(f'Invalid field requested: "{item.strip()}"')
-            width = -int(digits) if width_text.startswith("-") or known[1] < 0 else int(digits)
+            width = -int(digits) if width_text.startswith("-") else int(digits)
         out.append(Column(known[0], width, known[2]))
     return out
 

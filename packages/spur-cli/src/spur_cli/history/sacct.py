@@ -289,6 +289,8 @@ class Plan:
         options = self.options
         if self.uids is not None and job.uid not in self.uids:
             return False
+        if self.refs and not any(_matches(ref, job) for ref in self.refs):
+            return False
         if self.gids and job.gid not in self.gids:
             return False
         if options.has("wckeys") and job.wckey not in self._every("wckeys"):
@@ -374,11 +376,13 @@ def _matches(ref: "JobRef", job: "pb.JobHistory") -> bool:
         return False
     if ref.tasks in (None, "*"):
         return True
-    if not job.HasField("array_task_id"):
-        return True
     from spur_core.grammar.array import parse_array
 
-    return job.array_task_id in parse_array(ref.tasks or "").indices
+    wanted = parse_array(ref.tasks or "").indices
+    if job.array_pending:
+        waiting = parse_array(job.array_pending.partition("%")[0]).indices
+        return any(index in waiting for index in wanted)
+    return not job.HasField("array_task_id") or job.array_task_id in wanted
 
 
 def _expand(job: "pb.JobHistory") -> "list[pb.JobHistory]":

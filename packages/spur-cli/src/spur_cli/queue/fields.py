@@ -208,6 +208,10 @@ BY_NAME: dict[str, tuple[str, Text]] = {name: (row[2], row[3]) for row in ROWS f
 OVERFLOW = frozenset("N R Y M L l nodelist reasonlist schednodes timeused timeleft timelimit".split())  # noqa: SIM905
 
 
+#: Of these the header is not cut either.
+OVERFLOW_HEADER = frozenset({"N", "R", "Y", "nodelist", "reasonlist", "schednodes"})
+
+
 def _by_id(job: "Job") -> tuple[int, int]:
     master = job.array_job_id if job.HasField("array_job_id") else job.job_id
     if job.HasField("array_task_id"):

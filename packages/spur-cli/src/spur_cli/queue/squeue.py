@@ -253,7 +253,7 @@ class Plan:
         if options.has("long") or round_number:
             head += formats.date_line(self.view.now)
         if not options.has("noheader"):
-            head += formats.render(self.form, lambda key: self.columns[key][0], fields.OVERFLOW)
+            head += formats.render(self.form, lambda key: self.columns[key][0], fields.OVERFLOW_HEADER)
         if self.bad_sort:
             ctx.out(head)
             raise ctx.stop(f"Invalid sort specification: {self.bad_sort}")

@@ -29,7 +29,7 @@ def run(ctx: Context) -> int:
     below = layers.variables(ctx, table, USAGE_CODE)
     early = layers.merge(ctx, below, words.values)
     script = scripts.find(ctx, words.operands, words.get("wrap"), early.get("chdir"))
-    lines = _directives(ctx, table, script)
+    lines = _directives(ctx, table, script, quiet="ignore-pbs" in early)
     values = layers.merge(ctx, lines, early)
     if "error" in values and values["error"] == "":
         del values["error"]
@@ -51,7 +51,8 @@ def exit_code(ctx: Context) -> int:
     return int(text) if text.isascii() and text.isdigit() and int(text) < 256 else 1
 
 
-def _directives(ctx: Context, table: Table, script: scripts.Script) -> layers.Values:
+def _directives(ctx: Context, table: Table, script: scripts.Script, *, quiet: bool) -> layers.Values:
+    """What the script's lines set; `quiet` keeps silent about #PBS and #BSUB lines."""
     if b"#SBATCH" not in script.body and b"#SLURM" not in script.body and b"#PBS" not in script.body:
         return {}
     try:
@@ -61,7 +62,7 @@ def _directives(ctx: Context, table: Table, script: scripts.Script) -> layers.Va
     for number in found.old:
         ctx.error(f"{script.file}: line {number}: #SLURM is out of use, write #SBATCH")
     values = layers.directive_values(ctx, table, found.words, USAGE_CODE)
-    if found.foreign and not found.words and "ignore-pbs" not in values:
+    if found.foreign and not found.words and not quiet:
         ctx.warning(f"{found.foreign} lines are comments in this release, write #SBATCH")
     return values
 

@@ -1,0 +1,264 @@
+"""sacct: the table printer, fields, windows and filters."""
+
+import grpc
+import pytest
+
+from spur_cli.history import fields
+from spur_core.ids import STEP_BATCH
+from spur_proto import accounting_pb2 as pb
+from spur_proto import common_pb2 as c
+
+NOW = 1796032800.0
+CANCELLED = pb.JobHistory(
+    job_id=4,
+    name="wrap",
+    user="root",
+    partition="debug",
+    account="root",
+    state=c.JOB_STATE_CANCELLED,
+    kill_uid=1000,
+    alloc_cpus=1,
+    req_cpus=1,
+    submit_at=NOW - 100,
+    eligible_at=NOW - 100,
+    start_at=NOW - 90,
+    end_at=NOW - 30,
+    time_limit_secs=600,
+    nodelist="n1",
+    alloc_nodes=1,
+    req_nodes=1,
+    req_mem_mb=16000,
+    alloc_tres="cpu=1,mem=16000M,node=1,billing=1",
+    steps=[
+        pb.StepHistory(
+            step_id=STEP_BATCH,
+            name="batch",
+            state=c.JOB_STATE_CANCELLED,
+            exit=c.ExitStatus(signal=15),
+            alloc_cpus=1,
+            num_nodes=1,
+            num_tasks=1,
+            nodelist="n1",
+            start_at=NOW - 90,
+            end_at=NOW - 30,
+            user_secs=1.5,
+            system_secs=0.25,
+            max_rss_kb=1780,
+        ),
+    ],
+)
+PENDING = pb.JobHistory(
+    job_id=13,
+    array_job_id=13,
+    array_pending="2-3%2",
+    name="sweep",
+    user="alice",
+    partition="debug",
+    state=c.JOB_STATE_PENDING,
+    submit_at=NOW - 10,
+    eligible_at=NOW - 10,
+    req_cpus=2,
+    time_limit_secs=0xFFFFFFFF,
+)
+RUNNING = pb.JobHistory(
+    job_id=14,
+    array_job_id=13,
+    array_task_id=0,
+    name="sweep",
+    state=c.JOB_STATE_RUNNING,
+    submit_at=NOW - 10,
+    start_at=NOW - 5,
+    alloc_cpus=2,
+)
+
+
+@pytest.fixture
+def history(peer):
+    peer.answers["GetJobHistory"] = pb.GetJobHistoryResponse(jobs=[CANCELLED, PENDING, RUNNING])
+    return peer
+
+
+def test_default_table(cli, history):
+    assert cli("sacct").out == (
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n"
+        "------------ ---------- ---------- ---------- ---------- ---------- -------- \n"
+        "4                  wrap      debug       root          1 CANCELLED+      0:0 \n"
+        "4.batch           batch                  root          1  CANCELLED     0:15 \n"
+        "13_[2-3%2]        sweep      debug                     0    PENDING      0:0 \n"
+        "13_0              sweep                                2    RUNNING      0:0 \n"
+    )
+
+
+def test_brief_and_allocations(cli, history):
+    assert cli("sacct", "-Xnb").out == (
+        "4            CANCELLED+      0:0 \n"
+        "13_[2-3%2]      PENDING      0:0 \n"
+        "13_0            RUNNING      0:0 \n"
+    )
+    assert history.last("GetJobHistory").without_steps
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-P", "-o", "JobID,State,ExitCode"], "4|CANCELLED by 1000|0:0"),
+        (["-p", "-o", "jobid,state"], "4|CANCELLED by 1000|"),
+        (["-P", "--delimiter", ";", "-o", "jobid,user"], "4;root"),
+        (["-P", "-o", "jobidraw,elapsed,elapsedraw,cputimeraw"], "4|00:01:00|60|60"),
+        (["-P", "-o", "start,end,submit"], "2026-11-30T09:58:30|2026-11-30T09:59:30|2026-11-30T09:58:20"),
+        (["-P", "-o", "timelimit,timelimitraw,reqmem"], "00:10:00|10|16000M"),
+        (["-P", "-o", "alloctres"], "billing=1,cpu=1,mem=16000M,node=1"),
+        (["-P", "-o", "totalcpu,usercpu,systemcpu"], "00:01.750|00:01.500|00:00.250"),
+        (["-P", "-o", "planned,nnodes,ncpus,nodelist"], "00:00:10|1|1|n1"),
+        (["-P", "-o", "maxrss,ntasks,reason"], "||None"),
+        (["-P", "--units=G", "-o", "reqmem"], "15.62G"),
+        (["-o", "state%20,jobid%-4,jobid%3"], "   CANCELLED by 1000 4      4 "),
+        (["-o", "jobname%2"], "w+ "),
+        (["-P", "-o", "jobid,,state,"], "4|CANCELLED by 1000"),
+        (["-P", "--form=jobi"], "4"),
+    ],
+)
+def test_values(cli, history, words, line):
+    assert cli("sacct", "-n", "-X", *words).out.split("\n")[0] == line
+
+
+def test_step_values(cli, history):
+    out = cli(
+        "sacct", "-nP", "-o", "jobid,jobidraw,user,partition,reqmem,maxrss,ntasks,exitcode,timelimit"
+    ).out
+    assert out.splitlines()[1] == "4.batch|4.batch||||1780K|1|0:15|"
+
+
+def test_jobs_that_have_not_started_or_ended(cli, history):
+    out = cli("sacct", "-nXP", "-o", "jobid,start,end,nodelist,alloctres,timelimit,elapsed").out
+    assert out.splitlines()[1:] == [
+        "13_[2-3%2]|Unknown|Unknown|None assigned||UNLIMITED|00:00:00",
+        "13_0|2026-11-30T09:59:55|Unknown|None assigned||Partition_Limit|00:00:05",
+    ]
+
+
+def test_never_started_cancelled_job():
+    job = pb.JobHistory(job_id=1, state=c.JOB_STATE_CANCELLED, end_at=NOW)
+    row = fields.Row(job, None, fields.View(NOW))
+    assert [column.text(row) for column in fields.parse_format("start,state")] == ["None", "CANCELLED"]
+
+
+def test_step_order():
+    steps = [pb.StepHistory(step_id=i) for i in (1, 0, STEP_BATCH + 1, STEP_BATCH)]
+    rows = fields.rows_of(pb.JobHistory(job_id=2, steps=steps), fields.View(NOW), steps=True)
+    ids = fields.parse_format("jobid")[0]
+    assert [ids.text(row) for row in rows] == ["2", "2.batch", "2.extern", "2.0", "2.1"]
+
+
+def test_one_row_per_pending_task(cli, history):
+    assert cli("sacct", "-nXP", "--array", "-o", "jobid").out == "4\n13_2\n13_3\n13_0\n"
+
+
+def test_a_step_id_shows_only_that_step(cli, history):
+    assert cli("sacct", "-nP", "-o", "jobid", "-j", "4.batch,13_0").out == "4.batch\n13_0\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "err"),
+    [
+        (["-o", "bogus"], 1, 'sacct: error: Invalid field requested: "bogus"\n'),
+        (["-o", "allocgres"], 1, "sacct: fatal: AllocGRES has been removed, please use AllocTRES\n"),
+        (["-s", "bogus"], 1, "sacct: fatal: unrecognized job state value 'bogus'\n"),
+        (["-j", "bogus"], 1, "sacct: fatal: Bad job/step specified: bogus\n"),
+        (["-S", "when"], 1, "Invalid time specification (pos=0): when\n"),
+        (
+            ["-S", "2026-11-30T09:00", "-E", "2026-11-29"],
+            1,
+            "sacct: error: Start time (2026-11-30T09:00:00) requested is after"
+            " end time (2026-11-29T00:00:00).\n",
+        ),
+        (["-u", "no_such_user_here"], 1, "sacct: error: Invalid user id: no_such_user_here\n"),
+        (["-N", "a", "-N", "b"], 1, "sacct: error: -N was given twice; give one comma list\n"),
+        (["--json"], 1, "sacct: error: --json is not supported by this release\n"),
+    ],
+)
+def test_bad_words(cli, history, words, code, err):
+    assert cli("sacct", *words) == (code, "", err)
+
+
+MIDNIGHT = NOW - 10 * 3600
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ([], MIDNIGHT, None),
+        (["-j", "4"], 0.0, None),
+        (["-s", "CD"], NOW, NOW),
+        (["-s", "CD", "-S", "2026-11-30T09:00"], NOW - 3600, NOW - 3600),
+        (["-j", "4", "-s", "CD"], 0.0, NOW),
+        (["-S", "now-2hours"], NOW - 7200, None),
+        (["-S", "2026-11-01", "-E", "now"], 1793491200.0, NOW),
+        (["-S", "11:00"], NOW - 23 * 3600, None),
+    ],
+)
+def test_windows(cli, history, words, start, end):
+    assert cli("sacct", *words).code == 0
+    request = history.last("GetJobHistory")
+    assert request.window_start == start
+    assert (request.window_end if request.HasField("window_end") else None) == end
+
+
+def test_lists_add_up(cli, history):
+    cli("sacct", "-j", "1", "-j", "2_3,4", "-A", "a", "-A", "b", "-q", "x,y", "-r", "p", "--name", "n", "-D")
+    request = history.last("GetJobHistory")
+    assert [(t.job_id, t.array_tasks) for t in request.jobs] == [(1, ""), (2, "3"), (4, "")]
+    assert (list(request.accounts), list(request.qos)) == (["a", "b"], ["x", "y"])
+    assert (list(request.partitions), list(request.names), request.duplicates) == (["p"], ["n"], True)
+
+
+def test_client_side_filters(cli, history):
+    def ids(*words):
+        return cli("sacct", "-nXP", "-o", "jobidraw", *words).out.split()
+
+    assert ids("-N", "n[1-2]") == ["4"]
+    assert ids("--ncpus=2") == ["13", "14"]
+    assert ids("-k", "5", "-K", "20") == ["4"]
+
+
+def test_help_format_can_be_fed_back(cli, history):
+    listed = cli("sacct", "--helpformat").out
+    assert (
+        listed.splitlines()[0]
+        == "Account             AdminComment        AllocCPUS           AllocNodes          "
+    )
+    words = ",".join(listed.split()) + ","
+    result = cli("sacct", "-p", "-o", words)
+    assert result.code == 0
+    header, first = result.out.splitlines()[:2]
+    assert header.count("|") == first.count("|") == len(listed.split())
+
+
+def test_long_format_begins_as_documented(cli, history):
+    assert cli("sacct", "-lP").out.startswith("JobID|JobIDRaw|JobName|Partition|MaxVMSize|")
+
+
+def test_truncate_cuts_times_to_the_window(cli, history):
+    out = cli(
+        "sacct",
+        "-nXPT",
+        "-S",
+        "2026-11-30T09:59:00",
+        "-E",
+        "2026-11-30T09:59:15",
+        "-o",
+        "start,end,elapsedraw",
+    ).out
+    assert out.splitlines()[0] == "2026-11-30T09:59:00|2026-11-30T09:59:15|15"
+
+
+def test_no_accounting(cli, peer):
+    assert cli("sacct", "-X") == (1, "", "Slurm accounting storage is disabled\n")
+
+
+def test_accounting_database_away(cli, peer, refuse):
+    def answer(request):
+        raise refuse(grpc.StatusCode.UNAVAILABLE, "the accounting database is away", "accounting_unavailable")
+
+    peer.answers["GetJobHistory"] = answer
+    assert cli("sacct") == (1, "", "sacct: error: the accounting database is away\n")
