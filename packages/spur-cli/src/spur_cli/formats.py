@@ -123,6 +123,35 @@ def render(form: Format, values: Callable[[str], str], overflow: Container[str])
     return "".join(out) + form.tail + "\n"
 
 
+def line_maker(
+    form: Format, text_of: Callable[[str], Callable[..., str]], overflow: Container[str]
+) -> Callable[..., str]:
+    """`render` for many rows: a function of a row (and whatever else the texts take) that makes its line.
+
+    Args:
+        text_of: the function that gives the text of a key.
+    """
+    parts = [
+        (c.before, text_of(c.key), c.width, c.right, c.width if c.key not in overflow else None, c.after)
+        for c in form.cells
+    ]
+    tail = form.tail + "\n"
+
+    def line(*row: object) -> str:
+        out = []
+        for before, text, width, right, cut_right, after in parts:
+            value = text(*row)
+            if width is not None:
+                if right:
+                    value = value.rjust(width)[:cut_right]
+                else:
+                    value = value.ljust(width)[:width]
+            out.append(before + value + after)
+        return "".join(out) + tail
+
+    return line
+
+
 def date_line(now: float) -> str:
     """The first line of the long layouts: `Mon Nov 30 01:52:48 2026`."""
     import time

@@ -263,12 +263,8 @@ class Plan:
 
             rows = [row for job in rows for row in expand_pending(job)]
         fields.sort_jobs(rows, self.sort, self.view)
-        columns, view = self.columns, self.view
-        lines = [
-            formats.render(self.form, lambda key, job=job: columns[key][1](job, view), fields.OVERFLOW)  # type: ignore[misc]
-            for job in rows
-        ]
-        ctx.out(head + "".join(lines))
+        line = formats.line_maker(self.form, lambda key: self.columns[key][1], fields.OVERFLOW)
+        ctx.out(head + "".join([line(job, self.view) for job in rows]))
         return 0
 
     def _fetch(self, transport: "Transport") -> "list[Job]":
