@@ -6,6 +6,8 @@ has, because a version only replaces an older one.
 """
 
 import asyncio
+import contextlib
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 BATCH = 500
 _FIRST_RETRY = 1.0
 _LAST_RETRY = 30.0
+#: Seconds that rows may wait for company.
+_LINGER = 0.1
 _NOT_YET = "not connected yet"
 
 
@@ -63,6 +67,7 @@ class OutboxWriter:
         self._clock = clock
         self.engine: AsyncEngine = database.open_engine(url)
         self._wake = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._flushed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self._ready = False
@@ -97,6 +102,7 @@ class OutboxWriter:
             AccountingUnavailable: the database is down, or did not catch up within `wait_secs`.
         """
         wanted = {key: row.seq for key, row in self._view.outbox.items()}
+        self._urgent.set()
         self.notify()
 
         def caught_up() -> bool:
@@ -128,7 +134,12 @@ class OutboxWriter:
                 await self._set_problem("")
                 pause = _FIRST_RETRY
                 await self._wake.wait()
+                # Under load a job's start and end often are one row by then; a reader does not wait.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LINGER):
+                        await self._urgent.wait()
                 self._wake.clear()
+                self._urgent.clear()
             except asyncio.CancelledError:
                 raise
             except (sa.exc.SQLAlchemyError, OSError, TimeoutError, SpurError) as error:
@@ -166,7 +177,7 @@ def oldest(waiting: Iterable[AcctRow], most: int) -> list[AcctRow]:
 
 async def write(engine: AsyncEngine, cluster: str, batch: list[AcctRow]) -> None:
     """One transaction: insert, or replace older versions; remove rows that moved elsewhere."""
-    insert = postgresql.insert if engine.dialect.name == "postgresql" else sqlite.insert
+    dialect = engine.dialect.name
     job_rows = [rows.text_safe(rows.job_values(cluster, row)) for row in batch if not row.gone]
     step_rows = [
         rows.text_safe(rows.step_values(cluster, row, step))
@@ -176,9 +187,9 @@ async def write(engine: AsyncEngine, cluster: str, batch: list[AcctRow]) -> None
     ]
     async with engine.begin() as connection:
         if job_rows:
-            await connection.execute(_upsert(insert, jobs, rows.JOB_KEY), job_rows)
+            await connection.execute(_upsert(dialect, jobs, rows.JOB_KEY), job_rows)
         if step_rows:
-            await connection.execute(_upsert(insert, steps, rows.STEP_KEY), step_rows)
+            await connection.execute(_upsert(dialect, steps, rows.STEP_KEY), step_rows)
         for row in batch:
             if row.gone:
                 for table in (steps, jobs):
@@ -193,7 +204,9 @@ async def write(engine: AsyncEngine, cluster: str, batch: list[AcctRow]) -> None
                     )
 
 
-def _upsert(insert: Any, table: sa.Table, key: tuple[str, ...]) -> Any:
+@functools.cache
+def _upsert(dialect: str, table: sa.Table, key: tuple[str, ...]) -> Any:
+    insert: Any = postgresql.insert if dialect == "postgresql" else sqlite.insert
     statement = insert(table)
     replaced = {
         column.name: statement.excluded[column.name]
