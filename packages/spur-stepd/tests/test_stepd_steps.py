@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -222,13 +223,18 @@ def test_input_reaches_every_task(fast_node):
 
 def test_much_input_through_a_small_spool(fast_node):
     """8 MiB in and out at once, with a spool of 1 MiB: neither side may wait for the other for ever."""
-    import threading
-
     size = 8 << 20
     session = fast_node.spawn(step(fast_node, "head -c 2000000 /dev/zero; exec cat", spool_limit=1 << 20))
     attached = session.client().attach(stdin=True)
     attached.sock.settimeout(30)
     session.start()
+    one_at_a_time, send = threading.Lock(), attached.send
+
+    def send_whole(frame):
+        with one_at_a_time:
+            send(frame)
+
+    attached.send = send_whole
 
     def feed():
         for _ in range(size >> 16):

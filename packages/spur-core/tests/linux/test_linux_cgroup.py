@@ -23,16 +23,16 @@ HYBRID = (
 
 
 def test_mounts():
-    assert parse_mounts(V2) == ("/sys/fs/cgroup", {})
+    assert parse_mounts(V2) == (["/sys/fs/cgroup"], {})
     assert parse_mounts(HYBRID) == (
-        "/sys/fs/cgroup/unified",
+        ["/sys/fs/cgroup/unified"],
         {
             "cpu": "/sys/fs/cgroup/cpu,cpuacct",
             "memory": "/sys/fs/cgroup/memory",
             "freezer": "/sys/fs/cgroup/freezer",
         },
     )
-    assert parse_mounts("proc /proc proc rw 0 0\nx\n") == (None, {})
+    assert parse_mounts("proc /proc proc rw 0 0\nx\n") == ([], {})
 
 
 def test_own_path():

@@ -158,7 +158,7 @@ class ControlClient:
 
 
 class Attached:
-    """The I/O channel of a step: frames of `framing`."""
+    """The I/O channel of a step: frames of `framing`.  For one thread at a time in each direction."""
 
     def __init__(self, sock: socket.socket, start: bytes) -> None:
         self.sock = sock

@@ -39,9 +39,9 @@ LIMITING = ("memory", "cpu", "cpuset", "pids")
 DEFAULT_NAME = "spur"
 
 
-def parse_mounts(text: str) -> tuple[str | None, dict[str, str]]:
-    """(mount of v2 or None, v1 controller -> mount) of the text of `/proc/self/mounts`."""
-    unified: str | None = None
+def parse_mounts(text: str) -> tuple[list[str], dict[str, str]]:
+    """(mounts of v2, v1 controller -> mount) of the text of `/proc/self/mounts`."""
+    unified: list[str] = []
     v1: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split()
@@ -49,7 +49,7 @@ def parse_mounts(text: str) -> tuple[str | None, dict[str, str]]:
             continue
         mount = fields[1].replace("\\040", " ")
         if fields[2] == "cgroup2":
-            unified = unified or mount
+            unified.append(mount)
         elif fields[2] == "cgroup":
             for option in fields[3].split(","):
                 if option in LIMITING or option == "freezer":
@@ -59,7 +59,9 @@ def parse_mounts(text: str) -> tuple[str | None, dict[str, str]]:
 
 def detect() -> Layout:
     """The layout of this host."""
-    unified, v1 = parse_mounts(_read("/proc/self/mounts"))
+    mounts, v1 = parse_mounts(_read("/proc/self/mounts"))
+    # One mount may hide another; `cgroup.procs` is in every group that can be seen.
+    unified = next((mount for mount in mounts if os.access(f"{mount}/cgroup.procs", os.F_OK)), None)
     controllers = _read(f"{unified}/cgroup.controllers").split() if unified else []
     return Layout(unified, frozenset(controllers), v1)
 
