@@ -173,6 +173,7 @@ def test_bad_words(cli, accepting, words, code, err):
 
 def test_missing_file(cli, accepting):
     assert cli("sbatch", "nowhere.sh") == (1, "", "sbatch: error: Unable to open file nowhere.sh\n")
+    assert cli("sbatch", "nowhere.sh", env={"SLURM_EXIT_ERROR": "9"}).code == 9
 
 
 def test_bad_directives(cli, accepting):

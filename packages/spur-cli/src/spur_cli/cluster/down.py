@@ -45,7 +45,8 @@ def run(ctx: Context) -> int:
         cluster = home.load(root)
         if cluster is None:
             raise RequestError(f"no cluster in {root}")
-        take_down(ctx, cluster, purge=words.has("purge"))
+        with home.locked(cluster):
+            take_down(ctx, cluster, purge=words.has("purge"))
     except RequestError as error:
         raise ctx.stop(error.text) from None
     return 0

@@ -9,9 +9,12 @@ DIR/log/NAME.log       its log
 DIR/state/NAME/        its state
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from spur_cli.context import Context
@@ -129,6 +132,17 @@ def create(root: Path, count: int, cpus: int, gres: str) -> Cluster:
     except OSError as error:
         raise RequestError(f"{error.filename or root}: {error.strerror}") from None
     return cluster
+
+
+@contextlib.contextmanager
+def locked(cluster: Cluster) -> Iterator[None]:
+    """Only one `up`, `down` or `restart` works on a cluster at a time; others wait."""
+    fd = os.open(cluster.root / "run" / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def free_ports(count: int) -> list[int]:

@@ -33,8 +33,9 @@ def run(ctx: Context) -> int:
         if cluster is None:
             raise RequestError(f"no cluster in {root}")
         cluster.command(name)
-        ran = processes.stop(cluster, name, kill=words.has("kill"))
-        pid = processes.start(cluster, name)
+        with home.locked(cluster):
+            ran = processes.stop(cluster, name, kill=words.has("kill"))
+            pid = processes.start(cluster, name)
     except RequestError as error:
         raise ctx.stop(error.text) from None
     ctx.out(f"{name} {'restarted' if ran else 'started'}, pid {pid}\n")

@@ -37,7 +37,8 @@ def run(ctx: Context) -> int:
     try:
         root = home.chosen_root(ctx, words.get("dir"))
         cluster, new = open_cluster(words, root)
-        started = start_all(ctx, cluster)
+        with home.locked(cluster):
+            started = start_all(ctx, cluster)
     except RequestError as error:
         raise ctx.stop(error.text) from None
     ctx.out(_how_to_use(ctx, cluster, new, started))

@@ -79,6 +79,7 @@ class StepRun:
         self._interrupts = 0
         self._cancelled = False
         self._terminal_at: float | None = None
+        self._last_output = 0.0
         self._marks: dict[tuple[int, int], tuple[str, int]] = {}
 
     def run(self) -> int:
@@ -177,7 +178,8 @@ class StepRun:
         if pending and not self._told_waiting and time.monotonic() - self._began > QUIET_SECS:
             self._told_waiting = True
             self._info(f"job {self.job_id} queued and waiting for resources")
-        if self._terminal_at is not None and time.monotonic() - self._terminal_at > LAST_WORDS_SECS:
+        quiet_since = max(self._terminal_at or 0.0, self._last_output)
+        if self._terminal_at is not None and time.monotonic() - quiet_since > LAST_WORDS_SECS:
             nodes = ",".join(sorted(self.waiting_nodes))
             self.ctx.error(f"the end of StepId={self.step} could not be read from {nodes}")
             return self._finish()
@@ -236,6 +238,8 @@ class StepRun:
         assert self._output is not None
         index = self.places.get(rank, (node, 0))[1]
         self._output.write(rank, stream, node, index, data)
+        # Only now: writing may have waited long for a slow reader.
+        self._last_output = time.monotonic()
         self._marks[rank, stream] = (node, end)
         self.sessions[node].delivered(rank, stream, end, len(data))
 

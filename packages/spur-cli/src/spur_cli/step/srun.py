@@ -7,7 +7,7 @@ from spur_cli.context import Context, Stop
 from spur_cli.options import submit_table
 from spur_cli.submit import layers
 from spur_cli.submit.request import Builder
-from spur_cli.submit.sbatch import USAGE_CODE, cluster_name, exit_code
+from spur_cli.submit.sbatch import USAGE_CODE, cluster_name, exit_code, with_exit_code
 from spur_core.errors import ConfigError
 
 MPI_LIST = "MPI plugin types are...\n\tnone\n"
@@ -18,6 +18,13 @@ _IMMEDIATE_TEXTS = ("Requested nodes are busy", "Immediate execution impossible"
 
 def run(ctx: Context) -> int:
     """The command."""
+    try:
+        return _run(ctx)
+    except Stop as stop:
+        raise with_exit_code(ctx, stop) from None
+
+
+def _run(ctx: Context) -> int:
     table = submit_table.table("R")
     words = layers.command_line(ctx, table, USAGE_CODE)
     if words.get("mpi") == "list":
@@ -107,7 +114,7 @@ def _refused(ctx: Context, values: layers.Values, failure: CallFailed, test_only
     from spur_cli.submit.sbatch import notices
 
     if test_only:
-        return Stop(exit_code(ctx), f"allocation failure: {failure.text}")
+        return Stop(1, f"allocation failure: {failure.text}")
     code = exit_code(ctx)
     if "immediate" in values and failure.text.startswith(_IMMEDIATE_TEXTS):
         text = ctx.env.get("SLURM_EXIT_IMMEDIATE", "")

@@ -21,9 +21,22 @@ USAGE_CODE = 255
 
 def run(ctx: Context) -> int:
     """The command."""
+    try:
+        return _run(ctx)
+    except Stop as stop:
+        raise with_exit_code(ctx, stop) from None
+
+
+def with_exit_code(ctx: Context, stop: Stop) -> Stop:
+    """`stop` with SLURM_EXIT_ERROR in place of exit code 1."""
+    if stop.code == 1:
+        stop.code = exit_code(ctx)
+    return stop
+
+
+def _run(ctx: Context) -> int:
     table = submit_table.table("B")
     words = layers.command_line(ctx, table, USAGE_CODE)
-    failure_code = exit_code(ctx)
     if words.has("verbose") and words.has("quiet"):
         raise ctx.fatal("don't specify both --verbose (-v) and --quiet (-Q)", USAGE_CODE)
     below = layers.variables(ctx, table, USAGE_CODE)
@@ -42,7 +55,7 @@ def run(ctx: Context) -> int:
     fields["stdout_path"] = values.get("output") or filepattern.default_pattern("array" in values)
     fields["stderr_path"] = values.get("error") or ""
     fields["stdin_path"] = values.get("input") or ""
-    return _send(ctx, values, fields, failure_code)
+    return _send(ctx, values, fields)
 
 
 def exit_code(ctx: Context) -> int:
@@ -67,7 +80,7 @@ def _directives(ctx: Context, table: Table, script: scripts.Script, *, quiet: bo
     return values
 
 
-def _send(ctx: Context, values: layers.Values, fields: dict[str, object], failure_code: int) -> int:
+def _send(ctx: Context, values: layers.Values, fields: dict[str, object]) -> int:
     from spur_cli.submit import send
     from spur_cli.submit.request import message
     from spur_cli.transport import Transport
@@ -81,10 +94,10 @@ def _send(ctx: Context, values: layers.Values, fields: dict[str, object], failur
         raise ctx.fatal(error.text) from None
     except CallFailed as failure:
         if test_only:
-            raise Stop(failure_code, f"allocation failure: {failure.text}") from None
+            raise Stop(1, f"allocation failure: {failure.text}") from None
         for line in notices(failure.text, values.get("partition")):
             ctx.error(line)
-        raise ctx.stop(f"Batch job submission failed: {failure.text}", failure_code) from None
+        raise ctx.stop(f"Batch job submission failed: {failure.text}") from None
     for text in answer.warnings:
         ctx.warning(text)
     if test_only:
