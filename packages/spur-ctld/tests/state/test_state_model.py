@@ -22,6 +22,11 @@ WHO = st.sampled_from(
 )
 
 
+def has(*states):
+    """A rule's precondition: some job is in one of these states."""
+    return lambda self: any(job.state in states for job in self.sim.state.jobs.values())
+
+
 def make_machine(sim_class):
     """The machine around the `Sim` of the tests."""
 
@@ -92,6 +97,39 @@ def make_machine(sim_class):
                 assert all(self.sim.state.use_of(name).cpus > before[name] for name in nodes)
             self.watch()
 
+        @precondition(has(JobState.PENDING))
+        @rule(data=st.data(), count=st.integers(1, 3))
+        def start_what_fits(self, data, count):
+            """A pass of a scheduler that is always right."""
+            for job_id in sorted(self.sim.state.pending)[:count]:
+                job = self.sim.job(job_id)
+                nodes = [
+                    name
+                    for name, node in self.sim.state.nodes.items()
+                    if self.sim.state.schedulable(node) and self.sim.state.use_of(name).cpus < node.cpus
+                ]
+                if not nodes or job.priority == 0:
+                    continue
+                picked = data.draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=2, unique=True))
+                task = job.array_pending[0][0] if job.array_pending else None
+                result = self.sim.begin(job_id, tuple(picked), task=task)
+                assert result.refusal is None
+                self.watch()
+                if data.draw(st.booleans()):
+                    self.sim.commit(result.job_id)
+                    self.watch()
+
+        @precondition(lambda self: not all(map(self.sim.state.schedulable, self.sim.state.nodes.values())))
+        @rule()
+        def heal(self):
+            """All nodes back in service."""
+            for name in NODES:
+                self.sim.register(name, boot=self.sim.state.nodes[name].boot_id)
+            root = Who(uid=0, user="root", admin=True)
+            assert self.sim.do(ops.NodeUpdate(at=0, names=NODES, who=root, state="resume")).refusal is None
+            self.watch()
+
+        @precondition(has(JobState.CONFIGURING, JobState.COMPLETING))
         @rule(data=st.data())
         def commit(self, data):
             job = self.pick(data, {JobState.CONFIGURING, JobState.COMPLETING})
@@ -99,6 +137,7 @@ def make_machine(sim_class):
                 self.sim.commit(job.job_id, self.attempt_near(data, job))
                 self.watch()
 
+        @precondition(has(JobState.CONFIGURING))
         @rule(data=st.data())
         def abort(self, data):
             job = self.pick(data, {JobState.CONFIGURING})
@@ -113,6 +152,7 @@ def make_machine(sim_class):
             )
             self.watch()
 
+        @precondition(has(*ACTIVE_STATES))
         @rule(data=st.data())
         def complete(self, data):
             job = self.pick(data, ACTIVE_STATES | TERMINAL_STATES | {JobState.PENDING})
@@ -152,6 +192,7 @@ def make_machine(sim_class):
                 self.sim.cancel(job.job_id, who=who)
             self.watch()
 
+        @precondition(has(JobState.PENDING))
         @rule(data=st.data(), who=WHO, mode=st.sampled_from(["hold", "uhold", "release", "release"]))
         def hold(self, data, who, mode):
             job = self.pick(data, {JobState.PENDING, JobState.RUNNING})
@@ -159,6 +200,7 @@ def make_machine(sim_class):
                 self.sim.hold(job.job_id, mode, who=who)
                 self.watch()
 
+        @precondition(has(*ACTIVE_STATES, *TERMINAL_STATES))
         @rule(data=st.data(), who=WHO, hold=st.booleans())
         def requeue(self, data, who, hold):
             job = self.pick(data, set(JobState))
@@ -166,14 +208,19 @@ def make_machine(sim_class):
                 self.sim.requeue(job.job_id, who=who, hold=hold)
                 self.watch()
 
+        @precondition(has(JobState.PENDING, JobState.RUNNING))
         @rule(data=st.data())
         def update(self, data):
             job = self.pick(data, {JobState.PENDING, JobState.RUNNING})
             if job is not None:
-                self.sim.update(job.job_id, time_limit=data.draw(st.integers(60, 600)))
-                self.sim.update(job.job_id, priority=data.draw(st.integers(0, 2000)), nice=3)
+                self.sim.update(
+                    job.job_id,
+                    priority=data.draw(st.sampled_from([None, 0, 500, 2000])),
+                    time_limit=data.draw(st.integers(60, 600)),
+                )
                 self.watch()
 
+        @precondition(has(JobState.CONFIGURING, JobState.RUNNING))
         @rule(data=st.data())
         def fence(self, data):
             job = self.pick(data, ACTIVE_STATES)
@@ -184,29 +231,44 @@ def make_machine(sim_class):
             self.sim.fence(job.job_id, outcome, attempt=self.attempt_near(data, job), recovery=recovery)
             self.watch()
 
+        @precondition(has(JobState.COMPLETING))
         @rule(data=st.data())
         def confirm(self, data):
             job = self.pick(data, {JobState.COMPLETING})
             if job is None:
                 return
-            node = data.draw(st.sampled_from(NODES))
+            targets = job.fence.targets if job.fence is not None else ()
+            node = data.draw(st.sampled_from([*targets, *targets, *targets, *NODES]))
             self.sim.confirm(job.job_id, node, attempt=self.attempt_near(data, job))
             self.watch()
 
+        @precondition(has(JobState.CONFIGURING, JobState.RUNNING))
+        @rule(data=st.data())
+        def once_more(self, data):
+            """A whole requeue, so that higher attempts are common."""
+            job = self.pick(data, {JobState.CONFIGURING, JobState.RUNNING})
+            self.sim.requeue(job.job_id)
+            for node in launch_nodes(job):
+                self.sim.confirm(job.job_id, node, attempt=job.run_attempt)
+            self.watch()
+
+        @precondition(has(JobState.RUNNING))
         @rule(data=st.data())
         def time_limit(self, data):
             job = self.pick(data, {JobState.RUNNING})
             if job is not None:
                 self.sim.do(ops.TimeLimitSignalled(at=0, job_id=job.job_id, attempt=job.run_attempt))
 
-        @rule(name=st.sampled_from(NODES), by_admin=st.booleans())
-        def lose(self, name, by_admin):
+        @rule(name=st.sampled_from(NODES), by_admin=st.booleans(), luck=st.integers(0, 2))
+        def lose(self, name, by_admin, luck):
+            if luck:
+                return
             self.sim.down(name, who=Who(uid=0, user="root", admin=True) if by_admin else None)
             for job_id in self.sim.state.use_of(name).jobs:
                 assert self.sim.job(job_id).fence is not None
             self.watch()
 
-        @rule(name=st.sampled_from(NODES), reboot=st.booleans(), cpus=st.sampled_from([4, 4, 4, 1]))
+        @rule(name=st.sampled_from(NODES), reboot=st.booleans(), cpus=st.sampled_from([4, 4, 4, 4, 4, 1]))
         def register(self, name, reboot, cpus):
             known = self.sim.state.nodes[name].boot_id
             self.sim.register(name, cpus=cpus, boot=f"boot-{next(self.boots)}" if reboot else known)
@@ -215,16 +277,16 @@ def make_machine(sim_class):
                 assert not any(name in launch_nodes(self.sim.job(job_id)) for job_id in held)
             self.watch()
 
-        @rule(name=st.sampled_from(NODES), word=st.sampled_from(["drain", "resume", "undrain", "fail"]))
-        def administer(self, name, word):
-            root = Who(uid=0, user="root", admin=True)
-            self.sim.do(ops.NodeUpdate(at=0, names=(name,), who=root, state=word, reason="test"))
+        @rule(name=st.sampled_from(NODES), word=st.sampled_from(["drain", "undrain", "silence"]))
+        def bother(self, name, word):
+            if word == "silence":
+                self.sim.do(ops.NodeSilent(at=0, name=name, reason="restart"))
+                self.sim.do(ops.NodeBack(at=0, name=name))
+            else:
+                root = Who(uid=0, user="root", admin=True)
+                self.sim.do(ops.NodeUpdate(at=0, names=(name,), who=root, state=word, reason="test"))
 
-        @rule(name=st.sampled_from(NODES))
-        def silence_and_beat(self, name):
-            self.sim.do(ops.NodeSilent(at=0, name=name, reason="restart"))
-            self.sim.do(ops.NodeBack(at=0, name=name))
-
+        @precondition(lambda self: len(self.sim.state.outbox) > 4)
         @rule()
         def forget(self):
             rows = tuple((row.job_id, row.attempt, row.seq) for row in self.sim.state.outbox.values())
@@ -255,7 +317,10 @@ def make_machine(sim_class):
 
         @initialize()
         def begin(self):
-            self.sim.submit()
+            for _ in range(3):
+                self.sim.submit()
+            self.sim.submit(array=((0, 3, 1),), array_throttle=2)
+            self.sim.submit(srun=True, min_nodes=2, max_nodes=2)
 
     return Life
 
@@ -264,5 +329,5 @@ def test_random_lives(make_sim):
     from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(
-        make_machine(make_sim), settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
+        make_machine(make_sim), settings=settings(max_examples=250, stateful_step_count=50, deadline=None)
     )

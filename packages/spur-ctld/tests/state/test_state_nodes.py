@@ -146,13 +146,17 @@ def test_unknown_nodes(sim, admin):
     assert sim.do(ops.NodeSilent(at=0, name="n9", reason="x")).refusal is not None
 
 
-def test_a_node_that_comes_back_smaller_than_what_it_holds_is_drained(sim):
+def test_a_node_that_comes_back_smaller_than_what_it_holds_is_drained(sim, admin):
     sim.submit()
     sim.run(1, cpus=3)
     sim.register("n1", cpus=2)
     node = sim.state.nodes["n1"]
     assert node.drain
     assert "CPU" in node.reason
+    resume = ops.NodeUpdate(at=0, names=("n1",), who=admin, state="resume")
+    assert sim.do(resume).refusal.code == "wrong_state"
+    sim.complete(1)
+    assert sim.do(resume).refusal is None
 
 
 def test_configuration_overlays_nodes_and_keeps_used_partitions(sim):

@@ -95,6 +95,18 @@ def register(state: ClusterState, op: NodeRegister) -> Done:
 
 def _drain_if_too_small(state: ClusterState, name: str, at: float) -> None:
     """A node that lost hardware which is in use gets no more work until somebody looked."""
+    short = _short_of(state, name)
+    if short and not state.nodes[name].drain:
+        state.nodes[name] = msgspec.structs.replace(
+            state.nodes[name],
+            drain=True,
+            reason=f"registered with less than is in use: {', '.join(short)}",
+            reason_at=at,
+        )
+
+
+def _short_of(state: ClusterState, name: str) -> list[str]:
+    """What jobs hold more of on the node than it has."""
     node, use = state.nodes[name], state.use_of(name)
     total = {(item.name, item.type): item.count for item in node.gres}
     short = [key[0] for key, count in use.gres.items() if count > total.get(key, 0)]
@@ -102,10 +114,7 @@ def _drain_if_too_small(state: ClusterState, name: str, at: float) -> None:
         short.insert(0, "memory")
     if use.cpus > node.cpus:
         short.insert(0, "CPUs")
-    if short and not node.drain:
-        state.nodes[name] = msgspec.structs.replace(
-            node, drain=True, reason=f"registered with less than is in use: {', '.join(short)}", reason_at=at
-        )
+    return short
 
 
 def _rebooted(state: ClusterState, name: str, at: float) -> None:
@@ -188,6 +197,13 @@ def update(state: ClusterState, op: NodeUpdate) -> Done:
     missing = [name for name in op.names if name not in state.nodes]
     if missing or not op.names:
         return Done(refusal=Refusal("not_found", "Invalid node name specified"))
+    if op.state in ("resume", "idle", "undrain"):
+        for name in op.names:
+            if short := _short_of(state, name):
+                text = (
+                    f"node {name} has less {', '.join(short)} than its jobs hold; resume it when they ended"
+                )
+                return Done(refusal=Refusal("wrong_state", text))
     for name in op.names:
         node = _administered(state.nodes[name], op)
         if op.weight is not None:
