@@ -192,3 +192,16 @@ async def test_a_stream_is_taken_up_again_after_the_agents_restart(
         else:
             seen += answer.output.data
     assert (seen, end) == (b"two\n", 1)
+
+
+async def test_a_stopping_agent_lets_served_steps_go(agent, controller, spec_of, user, tools):
+    rid = RuntimeId(47, 1, 0)
+    assert (await agent.launch(srun_spec(spec_of, rid, "echo done"))).success
+    init = pb.InteractiveSessionRequest(init=pb.SessionInit(rid=tools.wire_rid(rid)))
+    call = agent.stub().InteractiveSession(iter([init]), metadata=owner(user), timeout=20)
+    texts, end = await collect(call)
+    assert (texts[1], end.exit.code) == (b"done\n", 0)
+    await tools.until(lambda: controller.reports, "report")
+    assert agent.sessions == [rid.dirname()]
+    assert await agent.kill(signal.SIGTERM) == 0
+    assert agent.sessions == []

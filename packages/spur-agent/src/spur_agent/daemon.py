@@ -73,6 +73,14 @@ def program_dir(agent: str) -> Path:
     return own.parent if own.name == "spurd" else Path(sys.executable).parent
 
 
+def readable_config(path: Path | None) -> str:
+    """The configuration file as jobs are told of it; empty when they could not read it (it holds a key)."""
+    try:
+        return str(path) if path is not None and path.stat().st_mode & 0o004 else ""
+    except OSError:
+        return ""
+
+
 class Daemon:
     """One agent.
 
@@ -128,7 +136,7 @@ class Daemon:
                 here=environment.NodeContext(
                     settings.node,
                     str(program_dir(sys.argv[0])),
-                    str(settings.config_path or ""),
+                    readable_config(settings.config_path),
                     None,
                 ),
                 paths=runtime.paths,
@@ -139,6 +147,7 @@ class Daemon:
                 source=self._source,
                 terms=self._terms,
                 boot_id=hardware.boot_id,
+                root=self._root,
                 drain=self._drain,
             )
         )

@@ -41,6 +41,8 @@ OUTPUT_KEPT_SECS: Final = 300.0
 _END_SECS: Final = 15.0
 #: A supervisor that leaves three queries unanswered is taken for dead.
 _QUERIES: Final = 3
+#: What a stop of the agent may spend on acknowledgements.
+_FLUSH_SECS: Final = 0.5
 QUERY_PAUSE: Final = 5.0
 #: A lost session is forgotten after so many snapshots without it over so many seconds.  The controller acts
 #: on two that are 60 s apart.
@@ -152,6 +154,10 @@ class Keeper:
         self._release(session)
         session.ended.set()
         self.beat_now()
+
+    async def end_leftovers(self, session: Session, groups: tuple[str, ...]) -> None:
+        """Kill what a supervisor left that died in the middle of a start."""
+        await self._kill(session, groups, self._descriptor(session))
 
     def _descriptor(self, session: Session) -> Descriptor | None:
         try:
@@ -295,6 +301,7 @@ class Keeper:
         script_dir = f"{self._paths.spool}/{session.rid.dirname()}"
         quarantine = self._paths.quarantine if session.corrupt else None
         await asyncio.to_thread(leftovers.remove_session, session.paths.dir, script_dir, quarantine)
+        session.removed.set()
 
     async def end_now(self, session: Session, reason: str) -> None:
         """Kill the step; return when certainly nothing of it is left.  Its end is still reported."""
@@ -397,7 +404,19 @@ class Keeper:
             log.error("keeper_failed", exc_info=task.exception())
 
     async def stop(self) -> None:
-        """Stop watching and reporting; the next agent goes on from the disk."""
+        """Stop watching and reporting; the next agent goes on from the disk.
+
+        Steps whose end has reached controller and reader are let go first: their supervisors wait for that
+        alone.
+        """
+        served = [s for s in self._table if s.reported and (s.end_sent or not s.claim.spooled)]
+        for session in served:
+            session.output_taken.set()
+        try:
+            async with asyncio.timeout(_FLUSH_SECS):
+                await asyncio.gather(*(s.removed.wait() for s in served))
+        except TimeoutError:
+            log.info("stopping_before_acknowledgement count=%d", len(served))
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from spur_agent import accounts, claim, environment, local_spec, trust
+from spur_agent import accounts, claim, environment, leftovers, local_spec, trust
 from spur_agent.allocation import AllocationTable, Grant, NoRoom, Want
 from spur_agent.control_calls import Terms
 from spur_agent.keeper import Keeper
@@ -37,8 +37,10 @@ from spur_core.errors import (
 )
 from spur_core.ids import RuntimeId
 from spur_core.linux import fsync, pidfd, private_dir, procfs
+from spur_core.linux.cgroup_layout import Root
 from spur_proto import agent_pb2 as pb
-from spur_proto_lite import control
+from spur_proto_lite import control, journal
+from spur_proto_lite.errors import CorruptJournal
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_proto_lite.versions import negotiate
@@ -81,6 +83,7 @@ class LaunchSite(NamedTuple):
     """What a launch needs of this node.
 
     names: the names that mean this node.
+    root: where this agent's control groups lie, None without any.
     drain: asks the controller for no more work, with the reason.
     """
 
@@ -96,6 +99,7 @@ class LaunchSite(NamedTuple):
     source: SupervisorSource
     terms: Terms
     boot_id: str
+    root: Root | None
     drain: Callable[[str], Awaitable[None]]
 
 
@@ -285,12 +289,31 @@ class Launcher:
         except control.Refused as error:
             raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"the supervisor refused to start: {error}") from None
         except Unreachable as error:
-            raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, _last_words(session.paths, error.text)) from None
+            if (begun := await asyncio.to_thread(self._begun, session)) is None:
+                text = _last_words(session.paths, error.text)
+                raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text) from None
+            # User code runs, or has run: the launch succeeded, whatever became of the supervisor.  The
+            # keeper reads the journal and reports an end, or a loss; undoing it would run it twice.
+            log.warning("start_unanswered step=%s error=%s", session.rid, value(error.text))
+            self._site.keeper.suspect(session)
+            return begun
         if started.failure_kind:
             node_fault = started.failure_kind == control.FAIL_NODE
             kind = pb.LAUNCH_FAILURE_NODE if node_fault else pb.LAUNCH_FAILURE_JOB
             raise LaunchFailed(kind, started.text, drain=node_fault and started.failure_errno != 0)
         return started
+
+    def _begun(self, session: Session) -> control.StartReply | None:
+        """The answer to `start`, as far as the disk tells it; None when no user code can have run."""
+        try:
+            story = journal.story(journal.read(session.paths.journal).entries)
+        except (CorruptJournal, OSError) as error:
+            log.error("journal_unreadable step=%s error=%s", session.rid, value(error))
+            return None
+        if story.started_at is None:
+            return None
+        groups = leftovers.groups_of(self._site.root, session.rid)
+        return control.StartReply(started_at=story.started_at, cgroup=groups)
 
     async def _ready(self, session: Session) -> None:
         pause = _FIRST_POLL
@@ -320,6 +343,9 @@ class Launcher:
         """Leave nothing of a launch that failed."""
         if session.stepd is not None:
             await stop_supervisor(session)
+            # A supervisor that died half-way through `start` has made groups, and tasks that wait in them.
+            groups = leftovers.groups_of(self._site.root, session.rid)
+            await self._site.keeper.end_leftovers(session, groups)
             await self._site.keeper.kill_leftovers(session)
         if keep_directory:
             self._site.table.remove(session)

@@ -40,7 +40,7 @@ class Identity(NamedTuple):
     started_at: float
 
 
-#: What is on the node: identity and "live" or "finished"; None = no consistent list now.
+#: What is on the node: identity and "live", "finished" or "lost"; None = no consistent list now.
 Snapshot = Callable[[], "Sequence[tuple[RuntimeId, str]] | None"]
 
 

@@ -22,6 +22,10 @@ class Phase(Enum):
     LOST = "its supervisor died without an exit; everything of it was killed"
 
 
+#: What the controller is told of a phase; "live" for all others.
+_WORDS = {Phase.FINISHED: "finished", Phase.LOST: "lost"}
+
+
 class Session:
     """One step of one attempt on this node.
 
@@ -34,7 +38,9 @@ class Session:
         quiet: no process of the step can run any more, its leftovers included.
         ended: it has an exit, or never will.
         settled: its launch has come to an end, this way or that.
+        removed: its directory is deleted.
         dead: the supervisor's process has ended while it was watched.
+        end_sent: a reader of a spooled step has been sent everything up to the exit.
         output_taken: somebody has received all output of a spooled step.
         suspected: it left a request unanswered and is being asked again.
         corrupt: its files are unreadable; they are kept in quarantine instead of being deleted.
@@ -64,9 +70,11 @@ class Session:
         self.acknowledged = False
         self.quiet = asyncio.Event()
         self.ended = asyncio.Event()
+        self.end_sent = False
         self.output_taken = asyncio.Event()
         self.settled = asyncio.Event()
         self.dead = asyncio.Event()
+        self.removed = asyncio.Event()
         self.suspected = False
         self.corrupt = False
         self.lost_at = 0.0
@@ -120,7 +128,7 @@ class SessionTable:
     def snapshot(self) -> Sequence[tuple[RuntimeId, str]]:
         """What the controller should know to be here."""
         return [
-            (s.rid, "finished" if s.phase is Phase.FINISHED else "live")
+            (s.rid, _WORDS.get(s.phase, "live"))
             for s in self._by_rid.values()
-            if s.active
+            if s.active or s.phase is Phase.LOST
         ]

@@ -101,6 +101,7 @@ class Streams:
 
     @staticmethod
     def _taken_soon(session: Session) -> None:
+        session.end_sent = True
         asyncio.get_running_loop().call_later(_LINGER_SECS, session.output_taken.set)
 
     async def _follow(
