@@ -49,7 +49,7 @@ def written():
 def exited():
     machine = written()
     machine.leftovers(0, 100.0)
-    machine.cleaned()
+    machine.cleaned(100.0)
     return machine
 
 
@@ -81,9 +81,8 @@ def test_the_way_through():
     assert machine.task_ended(0) == [m.ObserveExit()]
     assert machine.exit_written(3, 100.0) == [m.AnswerWaits(), m.Push(), m.KillLeftovers()]
     assert machine.leftovers(0, 100.0) == [m.Cleanup(0)]
-    assert machine.cleaned() == []
+    assert machine.cleaned(100.0) == []
     assert machine.pushed(notify.ACCEPTED, 101.0) == []
-    assert machine.next_deadline() is None
     assert machine.ack(3, "agent") == [m.Record("Acknowledged", {"by": "agent"}), m.Quit(0)]
     assert machine.state == m.ACKNOWLEDGED
     assert machine.ack(3, "agent") == []
@@ -102,7 +101,7 @@ def test_the_way_through():
         (running, lambda x: x.ack(0, "")),
         (exiting, lambda x: x.ack(0, "")),
         (exited, lambda x: x.ack(2, "")),
-        (running, lambda x: x.cleaned()),
+        (running, lambda x: x.cleaned(0.0)),
         (running, lambda x: x.start_failed()),
         (running, lambda x: x.ready(0.0)),
     ],
@@ -172,6 +171,7 @@ def test_leftovers_are_looked_for_until_they_are_gone_or_ten_seconds_are_over():
 @pytest.mark.parametrize("answer", [None, notify.DEFERRED])
 def test_the_push_is_repeated_with_growing_pauses_for_ever(answer):
     machine = exited()
+    machine.tick(200.0)  # the look for the session, which is another matter
     now, pauses = 200.0, []
     for _ in range(8):
         assert machine.pushed(answer, now) == []
@@ -185,7 +185,7 @@ def test_the_push_is_repeated_with_growing_pauses_for_ever(answer):
 def test_taken_is_not_acknowledged(answer):
     machine = exited()
     assert machine.pushed(answer, 200.0) == []
-    assert machine.next_deadline() is None
+    assert machine.tick(1000.0) == [m.CheckSession()]
     assert machine.state == m.EXITED
 
 
@@ -199,7 +199,7 @@ def test_an_early_ack_waits_for_the_cleanup():
     assert names(machine.ack(3, "agent")) == ["Record"]
     assert machine.pushed(None, 101.0) == []  # nobody needs to hear it any more
     machine.leftovers(0, 101.0)
-    assert machine.cleaned() == [m.Quit(0)]
+    assert machine.cleaned(100.0) == [m.Quit(0)]
 
 
 def test_teardown():
@@ -283,6 +283,16 @@ def test_want_of_memory_is_watched_until_the_kill_is_counted():
     assert exiting().memory_short(10.0) == []
 
 
+def test_a_deleted_session_is_owed_nothing():
+    machine = exited()
+    assert machine.tick(130.0) == [m.CheckSession()]
+    assert machine.session_checked(True, 130.0) == []
+    assert machine.tick(160.0) == [m.CheckSession()]
+    assert machine.session_checked(False, 160.0) == [m.Quit(0)]
+    assert machine.next_deadline() is None
+    assert running().session_checked(False, 1.0) == []
+
+
 EVENTS = (
     lambda x, t: x.start(),
     lambda x, t: x.tasks_ready() and x.start_recorded(),
@@ -328,7 +338,7 @@ def test_in_any_order_an_exit_is_written_once_before_it_is_told(events, full_dis
                 assert wrote == 1
                 assert not cleaned
                 cleaned = True
-                queue[:0] = machine.cleaned()
+                queue[:0] = machine.cleaned(100.0)
             elif isinstance(action, m.Quit):
                 assert action.code == (0 if wrote else 3)
                 assert machine.acknowledged == bool(wrote)

@@ -81,6 +81,9 @@ if TYPE_CHECKING:
 
         left: int
 
+    class CheckSession(NamedTuple):
+        """Look whether the session directory still exists."""
+
     class Quit(NamedTuple):
         """End the supervisor once its answers are out."""
 
@@ -104,6 +107,7 @@ if TYPE_CHECKING:
         | Push
         | KillLeftovers
         | Cleanup
+        | CheckSession
         | Quit
     )
 else:
@@ -124,6 +128,7 @@ else:
     Push = namedtuple("Push", ())
     KillLeftovers = namedtuple("KillLeftovers", ())
     Cleanup = namedtuple("Cleanup", ("left",))
+    CheckSession = namedtuple("CheckSession", ())
     Quit = namedtuple("Quit", ("code",))
 
 INIT = "init"
@@ -145,7 +150,7 @@ TRANSITIONS: Final[dict[str, dict[str, str]]] = {
     RUNNING: {"suspend": SUSPENDED, "ended": EXITING},
     SUSPENDED: {"resume": RUNNING, "ended": EXITING},
     EXITING: {"cleaned": EXITED},
-    EXITED: {"acknowledged": ACKNOWLEDGED},
+    EXITED: {"acknowledged": ACKNOWLEDGED, "forgotten": ACKNOWLEDGED},
     ACKNOWLEDGED: {},
     FAILED: {},
     ABANDONED: {},
@@ -175,8 +180,10 @@ LEFTOVER_LONGEST_PAUSE = 0.2
 LEFTOVER_PATIENCE = 10.0
 OOM_FIRST_PAUSE = 0.01
 OOM_PATIENCE = 2.0
+SESSION_PAUSE = 30.0
 
-_ABANDON, _KILL, _WRITE, _PUSH, _LEFTOVERS, _OOM = "abandon", "kill", "write", "push", "leftovers", "oom"
+_ABANDON, _KILL, _WRITE, _PUSH = "abandon", "kill", "write", "push"
+_LEFTOVERS, _OOM, _SESSION = "leftovers", "oom", "session"
 
 
 class Machine:
@@ -235,6 +242,8 @@ class Machine:
                 actions.append(KillLeftovers())
             elif name == _OOM:
                 actions.append(CheckOom())
+            elif name == _SESSION:
+                actions.append(CheckSession())
         return actions
 
     # -- start -------------------------------------------------------------------------------------
@@ -315,10 +324,22 @@ class Machine:
             return []
         return [Cleanup(count)]
 
-    def cleaned(self) -> list[Action]:
+    def cleaned(self, now: float) -> list[Action]:
         """Groups, script and scratch are gone (not called after a start that failed)."""
         self._move("cleaned")
+        self._deadlines[_SESSION] = now + SESSION_PAUSE
         return self._quit_when_done()
+
+    def session_checked(self, exists: bool, now: float) -> list[Action]:
+        """A session that somebody has deleted can be acknowledged by nobody: nothing is owed any more."""
+        if self.state != EXITED:
+            return []
+        if exists:
+            self._deadlines[_SESSION] = now + SESSION_PAUSE
+            return []
+        self._move("forgotten")
+        self._deadlines.clear()
+        return [Quit(EXIT_DONE)]
 
     def pushed(self, answer: str | None, now: float) -> list[Action]:
         """The agent answered a notification; None: nobody listened, or the connection was lost."""
@@ -353,6 +374,7 @@ class Machine:
         if not self.acknowledged or self.state != EXITED:
             return []
         self._move("acknowledged")
+        self._deadlines.clear()
         return [Quit(EXIT_DONE)]
 
     # -- orders from outside -----------------------------------------------------------------------

@@ -120,6 +120,7 @@ class Supervisor:
             m.Push: self._push,
             m.KillLeftovers: self._kill_leftovers,
             m.Cleanup: self._cleanup,
+            m.CheckSession: self._check_session,
             m.Quit: self._quit,
         }
 
@@ -556,7 +557,11 @@ class Supervisor:
             {"cgroup": not left_groups, "left_groups": left_groups, "left_processes": action.left},
         )
         self.attachments.finish(self.exit)
-        return self.machine.cleaned()
+        return self.machine.cleaned(time.monotonic())
+
+    def _check_session(self, _action: m.Action) -> list[m.Action]:
+        exists = os.fstat(self.directory).st_nlink > 0
+        return self.machine.session_checked(exists, time.monotonic())
 
     def _quit(self, action: m.Action) -> None:
         assert isinstance(action, m.Quit)
