@@ -155,10 +155,6 @@ class Keeper:
         session.ended.set()
         self.beat_now()
 
-    async def end_leftovers(self, session: Session, groups: tuple[str, ...]) -> None:
-        """Kill what a supervisor left that died in the middle of a start."""
-        await self._kill(session, groups, self._descriptor(session))
-
     def _descriptor(self, session: Session) -> Descriptor | None:
         try:
             with open(session.paths.descriptor, "rb") as file:

@@ -344,8 +344,6 @@ class Launcher:
         if session.stepd is not None:
             await stop_supervisor(session)
             # A supervisor that died half-way through `start` has made groups, and tasks that wait in them.
-            groups = leftovers.groups_of(self._site.root, session.rid)
-            await self._site.keeper.end_leftovers(session, groups)
             await self._site.keeper.kill_leftovers(session)
         if keep_directory:
             self._site.table.remove(session)

@@ -16,7 +16,7 @@ from spur_ctld.state.records import Job
 #: Two snapshots that miss an attempt must be at least this far apart, in seconds.
 ABSENCE_SECS: Final = 60.0
 
-#: (job id, attempt, step id, "live" or "finished") of a supervisor that an agent holds.
+#: (job id, attempt, step id, "live", "finished" or "lost") of a supervisor that an agent holds.
 Held = tuple[int, int, int, str]
 
 
@@ -24,7 +24,7 @@ class Findings(NamedTuple):
     """What a node's list says against the state.
 
     `obsolete`: (job, attempt) held there although it is over, superseded or elsewhere.
-    `lost`: (job, attempt) that should run there and was missing twice.
+    `lost`: (job, attempt) that should run there and is dead by the agent's word, or was missing twice.
     """
 
     obsolete: tuple[tuple[int, int], ...]
@@ -67,11 +67,12 @@ class NodeMemory:
         obsolete = {
             (job_id, attempt)
             for job_id, attempt, _, life in held
-            # What has ended waits for its report to be taken; there is nothing to kill.
-            if life != "finished"
+            # What has ended waits for its report to be taken, what is lost is dead: nothing to kill.
+            if life == "live"
             and not belongs(state.jobs.get(job_id), attempt, node, state.next_job_id, job_id)
         }
-        present = {(job_id, attempt) for job_id, attempt, _, _ in held}
+        present = {(job_id, attempt) for job_id, attempt, _, life in held if life != "lost"}
+        dead = {(job_id, attempt) for job_id, attempt, _, life in held if life == "lost"} - present
         lost = []
         use = state.use.get(node)
         expected: set[tuple[str, int, int]] = set()
@@ -87,7 +88,8 @@ class NodeMemory:
                 self._missing.pop(key, None)
                 continue
             first = self._missing.setdefault(key, now)
-            if now - first >= ABSENCE_SECS:
+            # The agent's word that a supervisor is dead is certain; an absence has to be seen twice.
+            if (job_id, job.run_attempt) in dead or now - first >= ABSENCE_SECS:
                 lost.append((job_id, job.run_attempt))
         for key in [key for key in self._missing if key[0] == node and key not in expected]:
             del self._missing[key]
