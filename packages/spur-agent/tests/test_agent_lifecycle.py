@@ -139,7 +139,7 @@ async def test_an_agent_that_dies_before_the_verdict_reports_again(agent, contro
     await tools.until(lambda: not agent.sessions, "session deleted")
 
 
-async def test_a_lost_supervisor_takes_its_step_along_and_is_missing_from_the_snapshot(
+async def test_a_lost_supervisor_takes_its_step_along_and_the_controller_is_told(
     agent, controller, spec_of, gate, tools
 ):
     rid, fifo = tools.batch(15), gate()
@@ -149,7 +149,7 @@ async def test_a_lost_supervisor_takes_its_step_along_and_is_missing_from_the_sn
     await tools.until(lambda: any(b.held for b in controller.beats), "held in a heartbeat")
     os.kill(found["stepd_pid"], signal.SIGKILL)
     await tools.until(lambda: task is None or not procfs.is_alive(task), "task killed")
-    await tools.until(lambda: controller.beats[-1].has_snapshot and not controller.beats[-1].held, "absent")
+    await tools.until(lambda: [h.state for h in controller.beats[-1].held] == ["lost"], "told as lost")
     assert not (await agent.probe(rid)).active
     await tools.until(lambda: not agent.sessions, "session deleted")
     assert not controller.reports

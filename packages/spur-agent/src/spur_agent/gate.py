@@ -37,13 +37,50 @@ _STATUS: Final[tuple[tuple[type[errors.SpurError], grpc.StatusCode], ...]] = (
 )
 
 
+#: Characters of a sentence; it travels in the trailing metadata, which clients take up to 16 KiB of.
+_MOST_TEXT: Final = 1000
+
+
+class _Malformed:
+    """Stands for bytes that are no message of the expected type."""
+
+
+_MALFORMED: Final = _Malformed()
+
+
+def _tolerant(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def deserialize(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except Exception:  # protobuf raises its own DecodeError and, for bad UTF-8, others
+            return _MALFORMED
+
+    return deserialize
+
+
+async def _well_formed(method: str, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        _require_well_formed(method, request)
+        yield request
+
+
+def _require_well_formed(method: str, request: Any) -> None:
+    if request is _MALFORMED:
+        raise errors.RequestError(f"the request is not a valid message for {method.rpartition('/')[2]}")
+
+
+def clipped(text: str) -> str:
+    """`text`, which may quote what the caller sent, no longer than a status can carry."""
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."
+
+
 def outcome(error: Exception, method: str) -> tuple[grpc.StatusCode, str, str]:
     """(status, details, code) for whatever a handler raised; unexpected things are logged in full."""
     if isinstance(error, errors.SpurError):
         for kind, status in _STATUS:
             if isinstance(error, kind):
-                return status, error.text, error.code
-        return grpc.StatusCode.INTERNAL, error.text, error.code
+                return status, clipped(error.text), error.code
+        return grpc.StatusCode.INTERNAL, clipped(error.text), error.code
     log.error("rpc_failed method=%s", method, exc_info=error)
     return grpc.StatusCode.INTERNAL, "internal error of the node agent, see its log", errors.StateError.code
 
@@ -74,7 +111,7 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         return handler
 
     def _guard(self, method: str, inner: Any) -> Any:
-        parse, write = inner.request_deserializer, inner.response_serializer
+        parse, write = _tolerant(inner.request_deserializer), inner.response_serializer
         if inner.unary_unary is not None:
             run = self._unary(method, inner.unary_unary)
             return grpc.unary_unary_rpc_method_handler(run, parse, write)
@@ -89,6 +126,7 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         async def run(request: Any, context: Any) -> Any:
             try:
                 self._enter(method, context)
+                _require_well_formed(method, request)
                 return await behaviour(request, context)
             except aio.AbortError:
                 raise
@@ -101,6 +139,9 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         async def run(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
                 self._enter(method, context)
+                if hasattr(request, "__aiter__"):
+                    request = _well_formed(method, request)
+                _require_well_formed(method, request)
                 async for response in behaviour(request, context):
                     yield response
             except aio.AbortError:

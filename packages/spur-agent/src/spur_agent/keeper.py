@@ -44,8 +44,8 @@ _QUERIES: Final = 3
 #: What a stop of the agent may spend on acknowledgements.
 _FLUSH_SECS: Final = 0.5
 QUERY_PAUSE: Final = 5.0
-#: A lost session is forgotten after so many snapshots without it over so many seconds.  The controller acts
-#: on two that are 60 s apart.
+#: A lost session that the controller never asks about is forgotten after so many heartbeats that told of it,
+#: over so many seconds.
 _BEATS_TO_FORGET: Final = 5
 _FORGET_SECS: Final = 180.0
 
@@ -373,12 +373,12 @@ class Keeper:
     # -- lost sessions
 
     def beat_heard(self) -> None:
-        """The controller has a snapshot without the lost sessions."""
+        """The controller has a snapshot that names the lost sessions."""
         for session in self._table:
             if session.phase is Phase.LOST:
-                session.absent_beats += 1
+                session.told_beats += 1
                 long_ago = time.monotonic() - session.lost_at >= _FORGET_SECS
-                if session.absent_beats >= _BEATS_TO_FORGET and long_ago:
+                if session.told_beats >= _BEATS_TO_FORGET and long_ago:
                     self._start(self.remove(session))
 
     def forget_lost(self, job_id: int, attempt: int) -> None:

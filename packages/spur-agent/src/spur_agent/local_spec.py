@@ -145,7 +145,7 @@ def _limit(word: str) -> int:
     if word.lower() in _UNLIMITED_WORDS:
         return -1
     number = int(word)
-    if number < 0:
+    if not 0 <= number < 1 << 63:
         raise ValueError
     return number
 

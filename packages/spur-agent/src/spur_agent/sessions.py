@@ -45,7 +45,7 @@ class Session:
         suspected: it left a request unanswered and is being asked again.
         corrupt: its files are unreadable; they are kept in quarantine instead of being deleted.
         lost_at: monotonic seconds.
-        absent_beats: heartbeats without this lost session that the controller has had.
+        told_beats: heartbeats that told the controller of this loss.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Session:
         self.suspected = False
         self.corrupt = False
         self.lost_at = 0.0
-        self.absent_beats = 0
+        self.told_beats = 0
 
     @property
     def owner(self) -> Owner:
