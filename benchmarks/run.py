@@ -120,7 +120,7 @@ def bench_latency(cluster: Cluster) -> list[Row]:
     for title, how in (("a job ends → the next queued job's first line", ()), ("`afterok`", ("dep",))):
         gaps = []
         for number in range(7):
-            log = cluster.folder / f"gap-{title[:3].strip('`')}-{number}"
+            log = cluster.folder / f"gap-{len(how)}-{number}"
             body = f"date +%s.%N >> {log}; sleep 0.2; date +%s.%N >> {log}"
             first = cluster.run(
                 "sbatch", "--parsable", "--exclusive", "-o", "/dev/null", "--wrap", body

@@ -135,3 +135,12 @@ def test_time_limit_ends_a_job(shared: Any) -> None:
     job = shared.sbatch("-t", "1s", "--wrap", "sleep 600")
     shared.wait(job, "TIMEOUT", secs=90)
     assert shared.history(job, "State,ExitCode", "-X") == [["TIMEOUT", "0:0"]]
+
+
+def test_the_submit_directory_stays_what_it_was(shared: Any) -> None:
+    other = shared.work / "elsewhere"
+    other.mkdir(mode=0o777)
+    other.chmod(0o777)
+    job = shared.sbatch("-D", str(other), "--wrap", "echo $SLURM_SUBMIT_DIR $PWD")
+    shared.wait(job, "COMPLETED")
+    assert (other / f"slurm-{job}.out").read_text() == f"{shared.work} {other}\n"

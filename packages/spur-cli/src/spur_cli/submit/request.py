@@ -227,6 +227,7 @@ class Builder:
         self.fields["work_dir"] = ctx.path(folder) if folder else ctx.cwd
         self.fields["umask"] = caller.umask()
         self.fields["submit_host"] = caller.host()
+        self.fields["submit_dir"] = ctx.cwd
         limits = caller.rlimits(ctx, self._given("propagate"), "propagate" in self.values)
         self.fields["rlimits"] = limits
         try:

@@ -103,7 +103,7 @@ def build(job: Job, facts: ClusterFacts, start_at: float) -> list[pb.LaunchSpec]
         start_at=start_at,
         end_at=0.0 if limit is None or limit == UNLIMITED else start_at + limit,
         submit_host=request.submit_host,
-        submit_dir=request.work_dir,
+        submit_dir=request.submit_dir or request.work_dir,
         dependency=request.dependency,
         kill_wait_secs=facts.kill_wait_secs,
         cpus_per_task_given=request.cpus_per_task_given,
