@@ -78,7 +78,7 @@ class TestGates:
         (view,) = pending_views(sim.state, sim.now).views
         assert view.tasks == (2,)
 
-    def test_views_are_reused_until_the_record_changes(self, sim):
+    def test_views_are_reused_until_what_they_show_changes(self, sim):
         sim.submit()
         sim.submit()
         memo = {}
@@ -87,6 +87,10 @@ class TestGates:
         second = pending_views(sim.state, sim.now, memo).views
         assert first[1] is second[1]
         assert first[0] is not second[0]
+        sim.do(ops.PendingReasons(at=0, reasons=((2, "Priority", ""),)))
+        assert pending_views(sim.state, sim.now, memo).views[1] is first[1]
+        sim.update(2, priority=5)
+        assert [view.priority for view in pending_views(sim.state, sim.now, memo).views] == [1000, 5]
         sim.cancel(2)
         pending_views(sim.state, sim.now, memo)
         assert set(memo) == {1}

@@ -9,11 +9,13 @@ from spur_ctld.state.cluster import ClusterState, attempt_of, launch_nodes, tota
 from spur_ctld.state.records import AcctRow, Exit, Job, Request, Slice, StepRow, Usage
 
 _SIGTERM = 15
+#: The wire's counts have 32 bits.
+_MOST_SHOWN = 0xFFFFFFFF
 
 
 def requested_cpus(request: Request) -> int:
-    """CPUs that the request comes to."""
-    return max(request.num_tasks * request.cpus_per_task, request.min_nodes)
+    """CPUs that the request comes to; changed bit by bit it may come to more than any field can show."""
+    return min(max(request.num_tasks * request.cpus_per_task, request.min_nodes), _MOST_SHOWN)
 
 
 def requested_tres(request: Request) -> dict[str, int]:

@@ -173,7 +173,8 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
     if op.time_limit_delta is not None:
         if job.request.time_limit in (None, UNLIMITED):
             return Refusal("bad_request", "Requested time limit is invalid (missing or exceeds some limit)")
-        changes["time_limit"] = max(60, (job.request.time_limit or 0) + op.time_limit_delta)
+        changed_limit = (job.request.time_limit or 0) + op.time_limit_delta
+        changes["time_limit"] = min(max(60, changed_limit), UNLIMITED - 1)
     if refusal := _forbidden(state, op, job, changes):
         return refusal
     request = msgspec.structs.replace(job.request, **changes)

@@ -7,15 +7,10 @@ last pending task keeps the record's id, as in Slurm.
 import msgspec
 
 from spur_core.grammar.array import IndexSet
-from spur_core.states import ACTIVE_STATES, JobState
+from spur_core.states import ACTIVE_STATES
 from spur_ctld.state.accounting_rows import put_job_row
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Job
-
-
-def is_remainder(job: Job) -> bool:
-    """Whether the record stands for the pending rest of an array."""
-    return bool(job.array_pending)
 
 
 def running_tasks(state: ClusterState, array_job_id: int) -> int:
@@ -53,8 +48,3 @@ def tasks_of(state: ClusterState, array_job_id: int) -> "tuple[Job | None, dict[
         elif job.array_task_id is not None:
             single[job.array_task_id] = job
     return rest, single
-
-
-def unfinished(job: Job) -> bool:
-    """Whether the record may still run or is running."""
-    return job.state is JobState.PENDING or job.state in ACTIVE_STATES

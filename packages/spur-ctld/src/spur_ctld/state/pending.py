@@ -19,8 +19,8 @@ _OWN_REASON: Final = frozenset({reasons.LAUNCH_FAILURE, reasons.BEGIN_TIME})
 #: Tasks of one array that one pass looks at.
 MOST_TASKS: Final = 1000
 
-#: Job id -> the record that a view was made of, and the view; lets a pass reuse those of the last one.
-Memo = dict[int, tuple[Job, JobView]]
+#: Job id -> the request that a view was made of, and the view; lets a pass reuse those of the last one.
+Memo = dict[int, tuple[Request, JobView]]
 
 
 class Queue(NamedTuple):
@@ -118,12 +118,17 @@ def too_early(job: Job, now: float) -> bool:
 
 def _view(job: Job, tasks: tuple[int, ...] | None, memo: Memo) -> JobView:
     known = memo.get(job.job_id)
-    view = known[1] if known is not None and known[0] is job else None
-    if view is None:
-        view = request_view(
-            job.request, job.job_id, job.priority, job.submit_at, job.eligible_at or job.submit_at
-        )
-        memo[job.job_id] = (job, view)
+    eligible_at = job.eligible_at or job.submit_at
+    if (
+        known is not None
+        and known[0] is job.request
+        and known[1].priority == job.priority
+        and known[1].eligible_at == eligible_at
+    ):
+        view = known[1]
+    else:
+        view = request_view(job.request, job.job_id, job.priority, job.submit_at, eligible_at)
+        memo[job.job_id] = (job.request, view)
     return view if tasks is None else view._replace(tasks=tasks)
 
 

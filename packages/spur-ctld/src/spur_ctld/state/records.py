@@ -117,6 +117,8 @@ class Request(Record, frozen=True, kw_only=True):
     command: str = ""
     submit_line: str = ""
     submit_host: str = ""
+    #: Empty = the work directory.
+    submit_dir: str = ""
 
     time_limit: int | None = None
     begin_at: float | None = None

@@ -27,7 +27,7 @@ def resolve(state: ClusterState, target: Target) -> "list[Job] | Refusal":
         return [job] if job is not None else NO_SUCH_JOB
     rest, single = tasks_of(state, target.job_id)
     wanted = IndexSet(target.tasks)
-    found = [single[index] for index in wanted if index in single]
+    found = [single[index] for index in sorted(single) if index in wanted]
     if rest is not None and any(index in wanted for index in IndexSet(rest.array_pending)):
         found.append(rest)
     return found or NO_SUCH_JOB
