@@ -96,7 +96,7 @@ class NodeSlice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate")
+    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class JobSpec(_message.Message):
     SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
     RLIMITS_FIELD_NUMBER: _ClassVar[int]
     WARN_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_DIR_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
     BEGIN_AT_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +179,7 @@ class JobSpec(_message.Message):
     submit_line: str
     rlimits: _containers.RepeatedScalarFieldContainer[str]
     warn_signal: str
+    submit_dir: str
     time_limit_secs: int
     begin_at: float
     deadline_at: float
@@ -189,7 +191,7 @@ class JobSpec(_message.Message):
     requeue: bool
     kill_on_invalid_dependency: bool
     immediate: bool
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ...) -> None: ...
 
 class ExitStatus(_message.Message):
     __slots__ = ("code", "signal", "oom", "core_dumped")
