@@ -37,6 +37,12 @@ class Failure(NamedTuple):
     certain: bool
 
 
+def _held(answer: pb.ProbeStepdResponse) -> Launched:
+    """What is there already, as a launch that succeeded."""
+    started = answer.started_at if answer.HasField("started_at") else 0.0
+    return Launched(True, 0, "", "", "", started)
+
+
 #: What each node answered.
 Answers = Mapping[str, Launched | Failure]
 
@@ -187,10 +193,23 @@ class Launcher:
         try:
             answer = await self._agents.launch(node_address(known), node, spec)
         except Unreachable as error:
-            return Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, error.text, certain=False)
+            return await self._held_by(node, spec, error.text)
         except AgentRefused as error:
             return Failure(pb.LAUNCH_FAILURE_NODE, error.text, certain=False)
         return answer if answer.success else failure_of(answer)
+
+    async def _held_by(self, node: str, spec: pb.LaunchSpec, why: str) -> Launched | Failure:
+        """The answer to a launch was lost: it may run.  Undoing it would run the job twice, so the node is asked.
+
+        A node that stays away is declared down, which ends the attempt and with it the asking.
+        """
+        self._node_failed(node)
+        job = self._current(spec.rid.job_id, spec.rid.run_attempt)
+        answer = await self._probe(job, node) if job is not None else None
+        if answer is None or not answer.active:
+            return Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, why, certain=False)
+        log.info("launch_held job=%d attempt=%d node=%s", spec.rid.job_id, spec.rid.run_attempt, node)
+        return _held(answer)
 
     async def _recover(self, job_id: int, attempt: int) -> None:
         """Ask every node: all hold it means that the launch had succeeded; anything else is undone."""
@@ -204,8 +223,7 @@ class Launcher:
         answers: dict[str, Launched | Failure] = {}
         for node, answer in zip(nodes, found, strict=True):
             if answer is not None and answer.active:
-                started = answer.started_at if answer.HasField("started_at") else 0.0
-                answers[node] = Launched(True, 0, "", "", "", started)
+                answers[node] = _held(answer)
             else:
                 text = "the controller restarted during the launch"
                 answers[node] = Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, text, certain=False)
