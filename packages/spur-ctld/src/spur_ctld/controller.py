@@ -171,6 +171,9 @@ class Controller:
     async def stop(self) -> None:
         """Stop in order; safe after a start that failed half-way."""
         if self._server is not None:
+            # A server that is stopped under an open stream may leave its client waiting.
+            self.service.end_streams()
+            await self._gate.streams_ended(_GRACE_SECS)
             await self._server.stop(_GRACE_SECS)
         await self.scheduler.stop()
         await self.timers.stop()

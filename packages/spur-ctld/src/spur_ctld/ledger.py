@@ -89,6 +89,13 @@ class Ledger:
             if problems:
                 raise StateError("; ".join(problems))
 
+    def wake_all(self) -> None:
+        """Let everybody who waits for a change look again."""
+        for waiters in list(self._waiters.values()):
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
     async def job_changed(self, job_id: int, timeout: float | None = None) -> bool:
         """Wait until the record of `job_id` changes; False when `timeout` seconds passed first."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

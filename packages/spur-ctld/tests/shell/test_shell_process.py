@@ -166,3 +166,27 @@ def test_the_version():
     done = run("-V")
     assert done.returncode == 0
     assert done.stdout.startswith("spurctld ")
+
+
+async def test_a_stop_ends_open_streams(conf, tmp_path):
+    from grpc import StatusCode, aio
+
+    from spur_proto import common_pb2, controller_pb2_grpc
+    from spur_proto import controller_pb2 as pb
+
+    process = start(conf, tmp_path)
+    try:
+        address = process.stdout.readline().split()[2]
+        me = (("x-spur-user", "root"),)
+        async with aio.insecure_channel(address) as channel:
+            stub = controller_pb2_grpc.SlurmControllerStub(channel)
+            spec = common_pb2.JobSpec(script=b"#!/bin/sh\n", hold=True)
+            job = await stub.SubmitJob(pb.SubmitJobRequest(spec=spec), metadata=me)
+            call = stub.WatchJob(pb.WatchJobRequest(job_id=job.job_id), metadata=me)
+            assert (await call.read()).job.reason == "JobHeldUser"
+            process.send_signal(signal.SIGTERM)
+            assert await call.code() is StatusCode.UNAVAILABLE
+        assert process.wait(5) == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,8 +1,9 @@
 """The one interceptor: authenticates every call of every service and turns errors into statuses."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grpc
 from grpc import aio
@@ -24,8 +25,23 @@ class _Malformed:
 _MALFORMED: Final = _Malformed()
 
 
-def _tolerant(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+class _TooLarge(NamedTuple):
+    """Stands for a request that was not parsed."""
+
+    size: int
+    most: int
+
+
+#: Bytes of a request.  A submission carries a script and an environment, a node's list all that it holds;
+#: whatever else is longer is a mistake that would keep everybody waiting.
+MOST_BYTES: Final = {"SubmitJob": 8 << 20, "RegisterAgent": 4 << 20, "Heartbeat": 4 << 20}
+MOST_OTHER_BYTES: Final = 256 << 10
+
+
+def _tolerant(parse: Callable[[bytes], Any], most: int) -> Callable[[bytes], Any]:
     def deserialize(data: bytes) -> Any:
+        if len(data) > most:
+            return _TooLarge(len(data), most)
         try:
             return parse(data)
         except Exception:  # protobuf raises its own DecodeError and, for bad UTF-8, others
@@ -51,6 +67,9 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         self._rules = rules
         self._clock = clock
         self._handlers: dict[str, Any] = {}
+        self._streams = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         self._known: dict[tuple[str, str | None, str | None, str], tuple[float, Identity]] = {}
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
@@ -65,7 +84,8 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         return handler
 
     def _guard(self, method: str, inner: Any) -> Any:
-        parse = _tolerant(inner.request_deserializer)
+        name = method.rpartition("/")[2]
+        parse = _tolerant(inner.request_deserializer, MOST_BYTES.get(name, MOST_OTHER_BYTES))
         if inner.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
                 self._unary(method, inner.unary_unary), parse, _or_bytes(inner.response_serializer)
@@ -90,6 +110,8 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
 
     def _stream(self, method: str, behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
         async def run(request: Any, context: Any) -> AsyncIterator[Any]:
+            self._streams += 1
+            self._quiet.clear()
             try:
                 self._enter(method, request, context)
                 async for response in behaviour(request, context):
@@ -98,8 +120,21 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
                 raise
             except Exception as error:
                 await _abort(context, error, method)
+            finally:
+                self._streams -= 1
+                if not self._streams:
+                    self._quiet.set()
 
         return run
+
+    async def streams_ended(self, wait_secs: float) -> bool:
+        """Wait until every open stream has sent its status; False when `wait_secs` were not enough."""
+        try:
+            async with asyncio.timeout(wait_secs):
+                await self._quiet.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _enter(self, method: str, request: Any, context: Any) -> None:
         """Put the caller's identity in place, or raise."""
@@ -110,6 +145,8 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
             elif key == USER_KEY:
                 claimed = value
         CALLER.set(self._identity(method, header, claimed, context.peer()))
+        if isinstance(request, _TooLarge):
+            raise RequestError(f"the request has {request.size} bytes, {request.most} are the most")
         if request is _MALFORMED:
             raise RequestError(f"the request is not a valid message for {method.rpartition('/')[2]}")
 

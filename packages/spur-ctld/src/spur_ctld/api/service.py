@@ -22,6 +22,7 @@ class ControllerService(
     def __init__(self, site: Site) -> None:
         self.site = site
         self.rows = JobRows()
+        self.stopping = False
         self._background: set[asyncio.Task[None]] = set()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
@@ -29,6 +30,11 @@ class ControllerService(
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    def end_streams(self) -> None:
+        """Tell open watchers to ask again elsewhere, or later."""
+        self.stopping = True
+        self.site.ledger.wake_all()
 
     async def close(self) -> None:
         """Drop what still runs behind answered calls."""
