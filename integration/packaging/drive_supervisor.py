@@ -1,11 +1,15 @@
 """Drive one job through a supervisor with spur_proto_lite alone: `drive_supervisor.py ORDERS`.
 
-ORDERS is JSON: `state` (an empty folder), `program` (path of spurstepd), `user`.  Prints JSON: the exit and
-the status the supervisor ended with.  Not a test module: it runs in an environment that has no pytest.
+ORDERS is JSON: `state` (an empty folder), `program` (path of spurstepd), `user`.  Prints JSON: the exit, and
+whether the supervisor had left its starter and was gone at the end.  Not a test module: it runs in an
+environment that has no pytest.
 """
 
+import contextlib
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -44,36 +48,53 @@ def prepare(state: str, rid: RuntimeId, user: str) -> str:
     return folder
 
 
-def connect(session: str, rid: RuntimeId, child: "subprocess.Popen[bytes]") -> ControlClient:
+def connect(session: str, rid: RuntimeId) -> ControlClient:
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return ControlClient(session, rid)
         except Unreachable:
-            if child.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"no supervisor: status {child.poll()}")
+            if time.monotonic() > deadline:
+                sys.exit("the supervisor does not answer")
             time.sleep(0.01)
+
+
+def supervisor_pid(child: "subprocess.Popen[bytes]") -> int:
+    """The program detaches: it writes `P` and the supervisor's pid, and the process started here ends."""
+    assert child.stdout is not None
+    record = child.stdout.read(5)
+    if record[:1] != b"P" or child.wait(PATIENCE) != 0:
+        sys.exit(f"no supervisor: {record!r}, status {child.poll()}")
+    return int.from_bytes(record[1:], "little")
 
 
 def main() -> None:
     orders = json.loads(sys.argv[1])
     rid = RuntimeId(7, 1, STEP_BATCH)
     session = prepare(orders["state"], rid, orders["user"])
-    child = subprocess.Popen([orders["program"], "--session", session], start_new_session=True)
+    child = subprocess.Popen(
+        [orders["program"], "--session", session], start_new_session=True, stdout=subprocess.PIPE
+    )
+    pid = supervisor_pid(child)
+    alive = os.pidfd_open(pid)
     try:
-        with connect(session, rid, child) as client:
+        with connect(session, rid) as client:
             client.hello()
             client.start()
             told = client.wait(PATIENCE)
             assert told.exit is not None, "no exit in time"
             client.ack(told.exit_seq)
-        status = child.wait(PATIENCE)
+        gone = bool(select.select([alive], [], [], PATIENCE)[0])
     finally:
-        if child.poll() is None:
-            child.kill()
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(alive, signal.SIGKILL)
     print(
         json.dumps(
-            {"exit": {"code": told.exit.code, "signal": told.exit.signal}, "supervisor_status": status}
+            {
+                "exit": {"code": told.exit.code, "signal": told.exit.signal},
+                "gone": gone,
+                "own": pid != child.pid,
+            }
         )
     )
 

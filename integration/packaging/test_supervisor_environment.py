@@ -44,5 +44,5 @@ def test_one_job_over_its_socket(supervisor, tmp_path):
     done = supervisor.run(supervisor.python, "-I", DRIVER, json.dumps(orders))
     got = json.loads(done.stdout)
     assert got["exit"] == {"code": 3, "signal": 0}
-    assert got["supervisor_status"] == 0
+    assert (got["gone"], got["own"]) == (True, True)
     assert (tmp_path / "result.txt").read_text() == "hello from 7\n"
