@@ -1,0 +1,177 @@
+"""Each test kills something at one chosen instant.  One test for each fault that was found so."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.node
+
+#: The supervisor dies when user code runs and the agent has not been told.
+BEFORE_START_ANSWER = """
+answer = requests.Requests.answer_starts
+def answer_starts(self, reply):
+    die()
+    answer(self, reply)
+requests.Requests.answer_starts = answer_starts
+"""
+#: The supervisor dies when its task waits at the gate and nothing is recorded.
+BEFORE_STARTED = """
+record = supervisor.Supervisor._record_start
+def record_start(self, action):
+    die()
+    return record(self, action)
+supervisor.Supervisor._record_start = record_start
+"""
+
+
+def test_supervisor_killed_between_start_and_its_answer(crash: Any) -> None:
+    """The run that nobody was told of is killed, and the next one is another restart."""
+    cluster = crash(nodes=1, fault=BEFORE_START_ANSWER)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    cluster.until(lambda: cluster.runs_of(job) >= 1 and cluster.state(job) == "RUNNING", "it runs again")
+    cluster.until(lambda: len(cluster.shells()) <= 2, "only one run is there")
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+
+
+def test_supervisor_killed_before_it_recorded_the_start(crash: Any) -> None:
+    """Nothing of it is left, groups included; the same restart is launched again, elsewhere."""
+    cluster = crash(nodes=2, fault=BEFORE_STARTED)
+    job = cluster.submit("exit 3")
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0")]
+
+
+#: The agent is killed by its supervisor when user code runs and the agent has not been told.
+AGENT_BEFORE_START_ANSWER = """
+answer = requests.Requests.answer_starts
+def answer_starts(self, reply):
+    die(AGENT)
+    answer(self, reply)
+requests.Requests.answer_starts = answer_starts
+"""
+
+
+def test_agent_killed_between_start_and_its_answer(crash: Any) -> None:
+    """Matrix row 4: the run goes on and is taken for the launch's success; no second run."""
+    cluster = crash(nodes=1, fault=AGENT_BEFORE_START_ANSWER)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    cluster.until(lambda: cluster.runs_of(job), "the job runs")
+    cluster.until(lambda: not cluster.running("spurd-node1"), "the agent is dead")
+    cluster.start("spurd-node1", wait=True)
+    cluster.until(lambda: cluster.state(job) == "RUNNING", "the job is taken for running")
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0")]
+
+
+def test_supervisor_killed_under_a_running_job(crash: Any) -> None:
+    """13.7: requeued at once, at the agent's word, and not after a minute of absence."""
+    cluster = crash(nodes=1)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    cluster.until(lambda: cluster.runs_of(job) and cluster.state(job) == "RUNNING", "it runs")
+    assert cluster.shells(), "what is looked for at the end can be seen"
+    if os.geteuid() == 0:
+        assert len(cluster.supervisors()) == 1
+        assert cluster.groups()
+    os.kill(cluster.supervisor_of(job), signal.SIGKILL)
+    cluster.until(lambda: cluster.state(job) == "PENDING" or cluster.runs_of(job) == 2, "it is requeued", 20)
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0"), (job, "1")]
+
+
+def test_agent_and_supervisor_killed_together(crash: Any) -> None:
+    """Matrix row 9: nobody watches the run until the agent is back; then it is killed and requeued."""
+    cluster = crash(nodes=1)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    cluster.until(lambda: cluster.runs_of(job) and cluster.state(job) == "RUNNING", "it runs")
+    supervisor = cluster.supervisor_of(job)
+    cluster.kill("spurd-node1")
+    os.kill(supervisor, signal.SIGKILL)
+    cluster.start("spurd-node1", wait=True)
+    cluster.until(lambda: cluster.runs_of(job) == 2, "it runs again", 60)
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0"), (job, "1")]
+
+
+def test_everything_killed_and_started_again(crash: Any) -> None:
+    """Runs go on without a daemon, and one that ends meanwhile is not lost."""
+    cluster = crash(nodes=2)
+    gate, ends = cluster.work / "gate", cluster.work / "ends"
+    stays = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    leaves = cluster.submit(f"while [ ! -e {ends} ]; do sleep 0.05; done; exit 4")
+    for job in (stays, leaves):
+        cluster.until(lambda job=job: cluster.runs_of(job) and cluster.state(job) == "RUNNING", "it runs")
+    shells = set(cluster.shells())
+    cluster.kill(*cluster.layout.daemons)
+    ends.touch()
+    cluster.until(lambda: len(cluster.shells()) < len(shells), "one job has ended")
+    cluster.start_all()
+    cluster.until(lambda: cluster.state(leaves) == "FAILED", "its end is known")
+    assert cluster.state(stays) == "RUNNING"
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({stays: 3, leaves: 4}, set()) == []
+    assert cluster.noted().count((stays, "0")) == 1
+
+
+def test_requeue_while_the_agent_is_down(crash: Any) -> None:
+    cluster = crash(nodes=1)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    cluster.until(lambda: cluster.runs_of(job) and cluster.state(job) == "RUNNING", "it runs")
+    cluster.kill("spurd-node1")
+    cluster.ok("scontrol", "requeue", job)
+    assert cluster.state(job) in ("RUNNING", "COMPLETING")
+    cluster.start("spurd-node1", wait=True)
+    cluster.until(lambda: cluster.runs_of(job) == 2, "it runs again", 60)
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0"), (job, "1")]
+
+
+def test_node_down_by_silence_and_back(crash: Any) -> None:
+    """The fence waits for the node's word: the run is not doubled while nobody knows."""
+    cluster = crash(nodes=2, silence=4)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3", "-w", "node1")
+    cluster.until(lambda: cluster.runs_of(job) and cluster.state(job) == "RUNNING", "it runs")
+    cluster.kill("spurd-node1")
+    cluster.until(
+        lambda: "down" in cluster.ok("sinfo", "-h", "-n", "node1", "-o", "%t"), "the node is down", 30
+    )
+    assert cluster.runs_of(job) == 1
+    cluster.start("spurd-node1", wait=True)
+    cluster.until(lambda: cluster.runs_of(job) == 2, "it runs again", 60)
+    gate.touch()
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0"), (job, "1")]
+
+
+def test_200_jobs_cancelled_while_the_agent_restarts(crash: Any) -> None:
+    cluster = crash(nodes=1)
+    out = cluster.ok(
+        "sbatch", "--parsable", "-o", "/dev/null", "-a", "0-199", "--wrap", cluster.body("sleep 600")
+    )
+    cluster.until(lambda: len(cluster.noted()) >= 8, "the node is full")
+    cluster.kill("spurd-node1")
+    cluster.ok("scancel", out.strip())
+    cluster.start("spurd-node1")
+    cluster.settle()
+    assert {state for _, state, _ in cluster.rows()} == {"CANCELLED"}
+    assert cluster.faults({}, set()) == []
