@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from spur_core.errors import GrammarError, RequestError
 from spur_core.grammar import array, counts, dependency, features, gres, hostlist
-from spur_ctld import submit_shape
+from spur_ctld import bounds, submit_shape
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.records import UNLIMITED, Gres, IndexRange, Node, Partition, Request
 from spur_ctld.users import UserRecord
@@ -17,7 +17,6 @@ from spur_proto import common_pb2 as pb
 
 #: Script and environment together with everything else.
 MAX_SPEC_BYTES: Final = 4 << 20
-MAX_NAME: Final = 1024
 MAX_NICE: Final = 2147483645
 _CLOSED: Final = frozenset({"DRAIN", "INACTIVE"})
 
@@ -66,12 +65,14 @@ def resolve(
     """
     if rules.refuse_root and who.record.uid == 0:
         raise RequestError("Invalid user id: jobs of root are disabled by [auth] allow_root_jobs")
+    # Before anything is parsed: what is too large is not even looked at.
+    _payload(spec)
+    bounds.check_texts(spec)
     warnings: list[str] = []
     wanted = requested_partitions(spec.partition, partitions)
     nodelist = _hosts(spec.nodelist, nodes, "nodelist")
     exclude = _hosts(spec.exclude, nodes, "exclude")
     _members_only(nodelist, exclude, wanted)
-    _payload(spec)
     shape = submit_shape.resolve(spec, len(nodelist))
     warnings.extend(shape.warnings)
     given_limit = spec.time_limit_secs if spec.HasField("time_limit_secs") else None
@@ -86,15 +87,15 @@ def resolve(
     priority, nice, more = priority_of(spec, rules, who.admin)
     warnings.extend(more)
     request = Request(
-        name=_text(spec.name, "name", MAX_NAME) or "sbatch",
+        name=spec.name or "sbatch",
         user=who.record.name,
         uid=who.record.uid,
         gid=who.record.gid,
         group=who.record.group,
-        account=_text(spec.account, "account", 256),
-        qos=_text(spec.qos, "qos", 256),
-        comment=_text(spec.comment, "comment", 65536),
-        wckey=_text(spec.wckey, "wckey", 256),
+        account=spec.account,
+        qos=spec.qos,
+        comment=spec.comment,
+        wckey=spec.wckey,
         partitions=tuple(p.name for p in wanted),
         min_nodes=shape.min_nodes,
         max_nodes=shape.max_nodes,
@@ -115,17 +116,18 @@ def resolve(
         script_args=tuple(spec.script_args),
         env=environment(spec.environment),
         work_dir=_work_dir(spec.work_dir),
-        stdout=_text(spec.stdout_path, "stdout_path", 4096),
-        stderr=_text(spec.stderr_path, "stderr_path", 4096),
-        stdin=_text(spec.stdin_path, "stdin_path", 4096),
+        stdout=spec.stdout_path,
+        stderr=spec.stderr_path,
+        stdin=spec.stdin_path,
         open_mode=_open_mode(spec.open_mode),
         umask=_umask(spec),
-        rlimits=tuple(_text(limit_, "rlimits", 128) for limit_ in spec.rlimits),
+        rlimits=tuple(map(bounds.rlimit, spec.rlimits)),
         srun=spec.srun_job,
         label=spec.label,
-        command=_text(spec.command, "command", 65536),
-        submit_line=_text(spec.submit_line, "submit_line", 262144),
-        submit_host=_text(spec.submit_host, "submit_host", 256),
+        command=spec.command,
+        submit_line=spec.submit_line,
+        submit_host=spec.submit_host,
+        submit_dir=spec.submit_dir,
         time_limit=limit,
         begin_at=begin,
         deadline_at=deadline,
@@ -138,7 +140,7 @@ def resolve(
     op = Submit(
         at=now,
         request=request,
-        request_id=_text(request_id, "request_id", 256),
+        request_id=bounds.bounded(request_id, "request_id", 256),
         array=indices,
         array_throttle=throttle,
         priority=priority,
@@ -210,6 +212,7 @@ def memory(spec: pb.JobSpec, wanted: list[Partition]) -> tuple[int | None, int |
     """(per node, per CPU) in MiB; at most one is set."""
     per_node = spec.memory_per_node_mb if spec.HasField("memory_per_node_mb") else None
     per_cpu = spec.memory_per_cpu_mb if spec.HasField("memory_per_cpu_mb") else None
+    bounds.memory_mb(per_node or per_cpu or 0, "memory")
     if per_node is not None and per_cpu is not None:
         raise RequestError("memory_per_node_mb and memory_per_cpu_mb are mutually exclusive")
     if per_node is None and per_cpu is None:
@@ -251,8 +254,8 @@ def times(spec: pb.JobSpec, now: float) -> tuple[float | None, float | None]:
     begin = spec.begin_at if spec.HasField("begin_at") else None
     deadline = spec.deadline_at if spec.HasField("deadline_at") else None
     for value in (begin, deadline):
-        if value is not None and not 0 <= value < 1e12:
-            raise RequestError("Invalid time specified")
+        if value is not None:
+            bounds.instant(value)
     if deadline is not None and (deadline <= now or (begin is not None and deadline < begin)):
         raise RequestError("Incompatible begin and deadline time specification")
     return (begin if begin is not None and begin > now else None), deadline
@@ -356,10 +359,4 @@ def _umask(spec: pb.JobSpec) -> int | None:
 def _work_dir(text: str) -> str:
     if text and not text.startswith("/"):
         raise RequestError(f"work_dir: {text!r} is not an absolute path")
-    return _text(text, "work_dir", 4096)
-
-
-def _text(value: str, field: str, most: int) -> str:
-    if len(value) > most or "\0" in value:
-        raise RequestError(f"{field}: more than {most} characters, or a NUL in it")
-    return value
+    return text

@@ -4,6 +4,7 @@ An index set is a sorted tuple of arithmetic runs (first, last inclusive, step),
 before the one in front has ended, so ten thousand tasks cost as much as one.
 """
 
+from bisect import bisect_left
 from itertools import pairwise
 
 from spur_core.errors import GrammarError
@@ -20,6 +21,8 @@ BITSTR_LEN = 64
 MAX_SIZE = 4_000_001
 #: Slurm writes a set as first-last:step only when it spans more than this.
 _STEP_SPAN = 10
+#: So many indices are faster sorted than found among all that could be.
+_FEW_INDICES = 1 << 16
 
 
 class IndexSet:
@@ -47,9 +50,13 @@ class IndexSet:
         return bool(self.ranges)
 
     def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and any(
-            first <= index <= last and (index - first) % step == 0 for first, last, step in self.ranges
-        )
+        if not isinstance(index, int):
+            return False
+        at = bisect_left(self.ranges, (index + 1,)) - 1
+        if at < 0:
+            return False
+        first, last, step = self.ranges[at]
+        return index <= last and (index - first) % step == 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IndexSet):
@@ -106,11 +113,12 @@ class IndexSet:
         """Indices in both."""
         if self.ranges == other.ranges:
             return self
-        return IndexSet.of(set(self).intersection(other))
+        few, many = (self, other) if len(self) <= len(other) else (other, self)
+        return IndexSet.of(index for index in few if index in many)
 
     def difference(self, other: "IndexSet") -> "IndexSet":
         """Indices that are not in the other."""
-        return IndexSet.of(set(self).difference(other))
+        return IndexSet.of(index for index in self if index not in other)
 
     def text(self) -> str:
         """`0-9`, `1,3`, `0-10:2`: the form that users type; parses back to the same set."""
@@ -238,7 +246,10 @@ def _joined(ranges: list[Range]) -> "Iterable[Range]":
 
 
 def _overlapping(ranges: list[Range]) -> IndexSet:
-    """The union of runs that overlap, by way of one mark per possible index."""
+    """The union of runs that overlap: of few indices by a set, of many by one mark per possible index."""
+    total = sum((last - first) // step + 1 for first, last, step in ranges)
+    if total <= _FEW_INDICES:
+        return IndexSet.of(index for first, last, step in ranges for index in range(first, last + 1, step))
     marks = bytearray(max(last for _, last, _ in ranges) + 1)
     for first, last, step in ranges:
         marks[first : last + 1 : step] = b"\1" * ((last - first) // step + 1)

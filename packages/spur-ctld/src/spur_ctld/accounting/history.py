@@ -1,19 +1,29 @@
 """`sacct`'s questions as SQL; the answers as wire messages."""
 
+import asyncio
+import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from spur_core.errors import GrammarError
-from spur_core.grammar.array import parse_array
+from spur_core.errors import RequestError
+from spur_core.grammar.array import IndexSet, parse_array
 from spur_core.states import ACTIVE_STATES, JobState
+from spur_ctld import bounds
 from spur_ctld.accounting.schema import jobs, steps
+from spur_ctld.api import parse
 from spur_proto import accounting_pb2 as pb
 from spur_proto import common_pb2
 
 #: Rows of one answer at most; the client asks on with the page token.
 PAGE = 5000
+#: Values of one filter.
+MOST_NAMES = 10_000
+#: Runs of task indices in one question: each is a condition of its own, of which SQLite takes a thousand.
+MOST_RUNS = 400
 
 #: Columns that are wire fields of the same name.
 _JOB_FIELDS = (
@@ -67,11 +77,11 @@ def select_jobs(request: pb.GetJobHistoryRequest, cluster: str) -> "sa.Select[An
     """The rows that `request` asks for, oldest id first.
 
     Raises:
-        GrammarError: a page token or task list that is none.
+        RequestError: a page token, state, instant or task list that is none, or too many values.
     """
     query = sa.select(jobs).where(jobs.c.cluster == cluster)
     if request.jobs:
-        query = query.where(sa.or_(*(_target(target) for target in request.jobs)))
+        query = query.where(_targets(request.jobs))
     for names, column in (
         (request.users, jobs.c.user_name),
         (request.accounts, jobs.c.account),
@@ -79,6 +89,8 @@ def select_jobs(request: pb.GetJobHistoryRequest, cluster: str) -> "sa.Select[An
         (request.names, jobs.c.name),
         (request.qos, jobs.c.qos),
     ):
+        if len(names) > MOST_NAMES:
+            raise RequestError(f"{column.name}: more than {MOST_NAMES} names")
         if names:
             query = query.where(column.in_(list(names)))
     query = query.where(*_window(request))
@@ -94,11 +106,7 @@ def select_jobs(request: pb.GetJobHistoryRequest, cluster: str) -> "sa.Select[An
         )
     order = (jobs.c.job_id, jobs.c.submit_at, jobs.c.attempt)
     if request.page_token:
-        try:
-            after = int(request.page_token)
-        except ValueError:
-            raise GrammarError(f"page_token: not one of ours: {request.page_token!r}") from None
-        query = query.offset(after)
+        query = query.offset(parse.page_token(request.page_token))
     return query.order_by(*order).limit(page_size(request))
 
 
@@ -107,10 +115,31 @@ def page_size(request: pb.GetJobHistoryRequest) -> int:
     return min(request.page_size or PAGE, PAGE)
 
 
-def _target(target: pb.HistoryTarget) -> "sa.ColumnElement[bool]":
-    if not target.array_tasks or target.array_tasks == "*":
-        return sa.or_(jobs.c.job_id == target.job_id, jobs.c.array_job_id == target.job_id)
-    ranges = parse_array(target.array_tasks).ranges
+@lru_cache(maxsize=64)
+def _indices(text: str) -> IndexSet:
+    return parse_array(text).indices
+
+
+def _targets(targets: "Sequence[pb.HistoryTarget]") -> "sa.ColumnElement[bool]":
+    """Rows of any of the targets; databases take a long list of ids, but no long chain of conditions."""
+    whole = sorted({target.job_id for target in targets if target.array_tasks in ("", "*")})
+    some = [target for target in targets if target.array_tasks not in ("", "*")]
+    if len(whole) > MOST_NAMES:
+        raise RequestError(f"jobs: more than {MOST_NAMES}, ask for fewer at a time")
+    parts = [sa.or_(jobs.c.job_id.in_(whole), jobs.c.array_job_id.in_(whole))] if whole else []
+    left = MOST_RUNS
+    for target in some:
+        if len(target.array_tasks) > bounds.TEXTS["array"]:
+            raise RequestError("jobs: a task list is too long, ask for fewer at a time")
+        ranges = _indices(target.array_tasks).ranges
+        left -= len(ranges) + 1
+        if left < 0:
+            raise RequestError("jobs: too many task lists, ask for fewer at a time")
+        parts.append(_tasks(target.job_id, ranges))
+    return sa.or_(*parts)
+
+
+def _tasks(job_id: int, ranges: "tuple[tuple[int, int, int], ...]") -> "sa.ColumnElement[bool]":
     wanted = sa.or_(
         *(
             sa.and_(
@@ -122,8 +151,8 @@ def _target(target: pb.HistoryTarget) -> "sa.ColumnElement[bool]":
         )
     )
     # The record of the tasks that have not started stands for any of them.
-    remainder = sa.and_(jobs.c.job_id == target.job_id, jobs.c.array_task_id.is_(None))
-    return sa.or_(sa.and_(jobs.c.array_job_id == target.job_id, wanted), remainder)
+    remainder = sa.and_(jobs.c.job_id == job_id, jobs.c.array_task_id.is_(None))
+    return sa.or_(sa.and_(jobs.c.array_job_id == job_id, wanted), remainder)
 
 
 def _asked_for(row: Any, request: pb.GetJobHistoryRequest) -> bool:
@@ -132,13 +161,14 @@ def _asked_for(row: Any, request: pb.GetJobHistoryRequest) -> bool:
     if not request.jobs or any(text in ("", "*") for text in named):
         return True
     pending = parse_array(row["array_pending"]).indices
-    return any(index in pending for text in named for index in parse_array(text).indices)
+    wanted = [_indices(text) for text in named]
+    return any(index in indices for indices in wanted for index in pending)
 
 
 def _window(request: pb.GetJobHistoryRequest) -> "list[sa.ColumnElement[bool]]":
     """Jobs that were eligible, running or ended in the window; with states: in that state during it."""
-    start = request.window_start if request.HasField("window_start") else None
-    end = request.window_end if request.HasField("window_end") else None
+    start = _instant(request, "window_start")
+    end = _instant(request, "window_end")
     begun = sa.func.coalesce(jobs.c.eligible_at, jobs.c.submit_at)
 
     def overlaps(first: Any, last: Any) -> "sa.ColumnElement[bool]":
@@ -153,7 +183,7 @@ def _window(request: pb.GetJobHistoryRequest) -> "list[sa.ColumnElement[bool]]":
     if not request.states:
         return [overlaps(begun, jobs.c.end_at)]
     wanted: list[sa.ColumnElement[bool]] = []
-    for state in map(JobState, request.states):
+    for state in sorted(parse.job_states(request.states)):
         if state == JobState.PENDING:
             waited_until = sa.func.coalesce(jobs.c.start_at, jobs.c.end_at)
             wanted.append(overlaps(begun, waited_until))
@@ -170,13 +200,28 @@ def _window(request: pb.GetJobHistoryRequest) -> "list[sa.ColumnElement[bool]]":
     return [sa.or_(*wanted)]
 
 
+def _instant(request: pb.GetJobHistoryRequest, field: str) -> float | None:
+    if not request.HasField(field):
+        return None
+    value: float = getattr(request, field)
+    if not math.isfinite(value):
+        raise RequestError(f"{field}: not an instant")
+    return value
+
+
 async def find(
     engine: AsyncEngine, cluster: str, request: pb.GetJobHistoryRequest
 ) -> pb.GetJobHistoryResponse:
     """The answer to `request`, without visibility rules (see `service`)."""
     response = pb.GetJobHistoryResponse()
+    query = (
+        # Task lists with steps can take long to put together.
+        await asyncio.to_thread(select_jobs, request, cluster)
+        if any(":" in target.array_tasks for target in request.jobs)
+        else select_jobs(request, cluster)
+    )
     async with engine.connect() as connection:
-        found = (await connection.execute(select_jobs(request, cluster))).mappings().all()
+        found = (await connection.execute(query)).mappings().all()
         by_run: dict[tuple[int, int, float], pb.JobHistory] = {}
         for row in found:
             if row["array_pending"] and not _asked_for(row, request):
@@ -187,7 +232,7 @@ async def find(
         if found and not request.without_steps:
             await _add_steps(connection, cluster, by_run)
     if len(found) == page_size(request):
-        response.next_page_token = str(int(request.page_token or 0) + len(found))
+        response.next_page_token = str(parse.page_token(request.page_token) + len(found))
     return response
 
 

@@ -1,5 +1,6 @@
 """Between the outbox's records and the tables' columns; pure."""
 
+import math
 from typing import Any
 
 from spur_ctld.state.records import AcctRow, StepRow
@@ -7,6 +8,7 @@ from spur_ctld.state.records import AcctRow, StepRow
 #: Columns that name a run; the rest is replaced by a newer version.
 JOB_KEY = ("cluster", "job_id", "attempt", "submit_at")
 STEP_KEY = (*JOB_KEY, "step_id")
+_LARGEST = (1 << 63) - 1
 
 
 def job_values(cluster: str, row: AcctRow) -> dict[str, Any]:
@@ -91,10 +93,20 @@ def step_values(cluster: str, row: AcctRow, step: StepRow) -> dict[str, Any]:
 
 
 def text_safe(values: dict[str, Any]) -> dict[str, Any]:
-    """`values` with what PostgreSQL's text cannot hold (NUL, lone surrogates) made visible instead."""
+    """`values` with everything that a column could refuse replaced: one row must never hold up all others.
+
+    NUL and lone surrogates, which PostgreSQL's text cannot hold, are made visible; numbers are brought
+    within a column's 64 bits, and what is no number at all becomes 0.
+    """
     for key, value in values.items():
-        if isinstance(value, str) and not _plain(value):
-            values[key] = value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+        if isinstance(value, str):
+            if not _plain(value):
+                values[key] = value.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                values[key] = 0.0
+        elif isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+            values[key] = _LARGEST if value > 0 else -_LARGEST
     return values
 
 

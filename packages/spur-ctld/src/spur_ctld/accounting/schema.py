@@ -6,6 +6,7 @@ a row; an older version never overwrites a newer one.  Times are UTC.
 """
 
 import datetime as dt
+import math
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +14,8 @@ import sqlalchemy as sa
 metadata = sa.MetaData()
 
 _UTC = dt.UTC
+#: The last second that a database's calendar has.
+_LAST_INSTANT = 253402300799.0
 
 
 class Instant(sa.types.TypeDecorator[float]):
@@ -24,7 +27,10 @@ class Instant(sa.types.TypeDecorator[float]):
     def process_bind_param(self, value: float | None, dialect: Any) -> dt.datetime | None:
         if value is None:
             return None
-        return dt.datetime.fromtimestamp(0, _UTC) + dt.timedelta(microseconds=round(value * 1e6))
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not an instant")
+        within = min(max(value, 0.0), _LAST_INSTANT)
+        return dt.datetime.fromtimestamp(0, _UTC) + dt.timedelta(microseconds=round(within * 1e6))
 
     def process_result_value(self, value: dt.datetime | None, dialect: Any) -> float | None:
         if value is None:

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from spur_core.errors import SpurError
 from spur_ctld.accounting import engine as database
 from spur_ctld.accounting import rows
 from spur_ctld.accounting.schema import jobs, steps
@@ -142,7 +141,8 @@ class OutboxWriter:
                 self._urgent.clear()
             except asyncio.CancelledError:
                 raise
-            except (sa.exc.SQLAlchemyError, OSError, TimeoutError, SpurError) as error:
+            except Exception as error:
+                # Not only what a database raises: whatever it is, the outbox must be tried again.
                 # Whatever comes back may be another database: look at its schema again.
                 self._ready = False
                 text = _one_line(error)

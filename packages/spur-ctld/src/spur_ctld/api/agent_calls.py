@@ -9,6 +9,7 @@ from spur_auth.ownership import require_node
 from spur_core.errors import NotFound, RequestError, SpurError
 from spur_core.reasons import SYSTEM_FAILURE
 from spur_core.states import JobState, NodeAvail
+from spur_ctld import bounds
 from spur_ctld.api import parse
 from spur_ctld.api.caller import CALLER
 from spur_ctld.api.node_view import Load
@@ -32,6 +33,9 @@ _VERDICTS: Final = {
 }
 #: Instants of a report may lie this far in the controller's future before they are pulled back.
 _CLOCK_SKEW_SECS: Final = 1.0
+#: What no node has; a larger number would overflow sums over the cluster.
+_MOST_CPUS: Final = 1 << 20
+_MOST_GRES: Final = 1 << 40
 
 
 class AgentCalls:
@@ -143,6 +147,7 @@ class AgentCalls:
         self, request: pb.ReportJobStatusRequest, context: Any
     ) -> pb.ReportJobStatusResponse:
         self._require(request.node)
+        bounds.check_texts(request)
         rid = parse.runtime_id(request.rid)
         site = self.site
         now = site.clock()
@@ -205,6 +210,11 @@ def node_record(request: pb.RegisterAgentRequest, seen_host: str) -> Node:
     """
     if not request.cpus:
         raise RequestError("cpus: a node has at least one")
+    if request.cpus > _MOST_CPUS or any(g.count > _MOST_GRES for g in request.gres):
+        raise RequestError(f"cpus, gres: more than {_MOST_CPUS} CPUs or {_MOST_GRES} of a resource")
+    bounds.memory_mb(max(request.memory_mb, request.tmp_disk_mb), "memory_mb, tmp_disk_mb")
+    bounds.instant(request.boot_at)
+    bounds.instant(request.agent_start_at)
     if not 0 < request.port <= 65535:
         raise RequestError(f"port: {request.port} is not a port")
     return Node(

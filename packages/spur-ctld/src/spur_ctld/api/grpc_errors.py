@@ -50,6 +50,8 @@ _BY_CODE: Final[dict[str, type[errors.SpurError]]] = {
     )
 }
 
+#: Characters of a sentence; a sentence may quote what the caller sent.
+_MOST_TEXT: Final = 1000
 INTERNAL_TEXT: Final = "Slurm internal error, contact system administrator"
 
 
@@ -76,6 +78,11 @@ def status_of(error: errors.SpurError) -> grpc.StatusCode:
 def outcome(error: BaseException, method: str) -> tuple[grpc.StatusCode, str, str]:
     """(status, details, code) for whatever a handler raised; unexpected things are logged in full."""
     if isinstance(error, errors.SpurError):
-        return status_of(error), error.text, error.code
+        return status_of(error), clipped(error.text), error.code
     log.error("rpc_failed method=%s", method, exc_info=error)
     return grpc.StatusCode.INTERNAL, INTERNAL_TEXT, errors.StateError.code
+
+
+def clipped(text: str) -> str:
+    """`text` as it fits into the trailing metadata, which clients take up to 16 KiB of, even escaped."""
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."

@@ -7,10 +7,11 @@ import msgspec
 
 from spur_core.errors import RequestError
 from spur_core.grammar import dependency, features, hostlist
-from spur_ctld import submit
+from spur_ctld import bounds, submit
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Hold, Target, Update, Who
 from spur_ctld.state.records import UNLIMITED, Partition
+from spur_ctld.submit_shape import MAX_TASKS
 from spur_proto import controller_pb2 as pb
 
 Make = Callable[[tuple[Target, ...]], "Update | Hold"]
@@ -55,6 +56,7 @@ def operation(
     Raises:
         RequestError: a value that cannot be, by name; or nothing to change.
     """
+    bounds.check_texts(request)
     if request.hold:
         mode = _HOLDS.get(request.hold)
         if mode is None:
@@ -85,8 +87,12 @@ def field_changes(
     """New values by the names of `Request`."""
     changes: dict[str, Any] = {}
     for name, text in _POSITIVE.items():
-        if request.HasField(name) and getattr(request, name) == 0:
+        if request.HasField(name) and not 0 < getattr(request, name) <= MAX_TASKS:
             raise RequestError(text)
+    if abs(request.nice) > submit.MAX_NICE:
+        raise RequestError(f"nice: {request.nice} is not within +-{submit.MAX_NICE}")
+    bounds.memory_mb(max(request.memory_per_node_mb, request.memory_per_cpu_mb), "memory")
+    bounds.instant(request.begin_at)
     for wire, own in _PLAIN.items():
         if request.HasField(wire):
             changes[own] = getattr(request, wire)

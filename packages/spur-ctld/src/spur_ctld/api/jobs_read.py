@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from spur_core.errors import BusyError, NoSuchJob
 from spur_core.grammar.array import IndexSet
-from spur_core.grammar.hostlist import expand
 from spur_core.states import TERMINAL_STATES
 from spur_ctld.api import parse
 from spur_ctld.api.job_rows import JobRows, framed
@@ -22,6 +21,8 @@ from spur_proto import controller_pb2 as pb
 
 #: Records of one answer at most.
 PAGE: Final = 20_000
+#: Bytes after which an answer is full too: far below what a message may have, whatever jobs are called.
+PAGE_BYTES: Final = 8 << 20
 #: Watchers look again after this long even when they heard nothing.
 _WATCH_AGAIN_SECS: Final = 60.0
 
@@ -52,21 +53,22 @@ class JobsRead:
         keep = filters(request)
         after = parse.page_token(request.page_token)
         most = min(request.page_size or PAGE, PAGE)
-        wanted = [parse.target(message) for message in request.jobs]
+        wanted = [await parse.patient_target(message, at) for at, message in enumerate(request.jobs)]
         tail = pb.GetJobsResponse(server_time=now)
         rows: list[bytes] = []
-        last = 0
+        size = last = 0
         for number, job in enumerate(named(state, wanted) if wanted else in_order(state.jobs.values())):
             if number % _BREATHE_AFTER == _BREATHE_AFTER - 1:
                 await asyncio.sleep(0)
             if job.job_id <= after or not keep(job):
                 continue
-            if len(rows) == most:
+            if len(rows) == most or size > PAGE_BYTES:
                 tail.next_page_token = str(last)
                 break
             row = self._row(job, now, detail=request.detail)
             if row:
                 rows.append(row)
+                size += len(row)
                 last = job.job_id
         self.rows.forget(state.jobs)
         rows.append(tail.SerializeToString())
@@ -166,7 +168,7 @@ def filters(request: pb.GetJobsRequest) -> Keep:
         (frozenset(request.names), _names),
         (frozenset(request.qos), _qos),
         (frozenset(request.partitions), _partitions),
-        (frozenset(node for text in request.nodes for node in expand(text)), _nodes),
+        (parse.hosts(request.nodes), _nodes),
     ):
         if values:
             tests.append(_meets(values, of))

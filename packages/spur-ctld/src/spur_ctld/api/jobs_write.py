@@ -213,7 +213,7 @@ async def _apply_to(messages: Sequence[pb.JobTarget], act: Any) -> "list[ops.Ref
     good: list[tuple[int, ops.Target]] = []
     for at, message in enumerate(messages):
         try:
-            good.append((at, parse.target(message)))
+            good.append((at, await parse.patient_target(message, at)))
         except SpurError as error:
             answers[at] = ops.Refusal(error.code, error.text)
     if good:

@@ -7,6 +7,8 @@ from spur_auth.kinds import NODE
 from spur_auth.ownership import require_node
 from spur_core.errors import AccessDenied, NotFound, RequestError, Unsupported
 from spur_core.grammar.hostlist import expand
+from spur_ctld import bounds
+from spur_ctld.api import parse
 from spur_ctld.api.caller import CALLER
 from spur_ctld.api.node_view import members, node_message, partition_message
 from spur_ctld.site import Site
@@ -67,7 +69,7 @@ class Nodes:
         state = self.site.ledger.state
         partitions = self.site.catalog.partitions()
         of = members(partitions.values())
-        wanted = {name for text in request.names for name in expand(text)}
+        wanted = parse.hosts(request.names)
         inside = set(request.partitions)
         response = pb.GetNodesResponse(server_time=self.site.clock())
         for name, node in state.nodes.items():
@@ -100,6 +102,7 @@ class Nodes:
 
     async def UpdateNode(self, request: pb.UpdateNodeRequest, context: Any) -> pb.UpdateNodeResponse:
         who = await self._administrator()
+        bounds.check_texts(request)
         state = self.site.ledger.state
         names = list(state.nodes) if request.names == "ALL" else expand(request.names)
         if not names or any(name not in state.nodes for name in names):
@@ -131,6 +134,7 @@ class Nodes:
     async def DrainNode(self, request: pb.DrainNodeRequest, context: Any) -> pb.DrainNodeResponse:
         """A node drains itself (a failed epilog, a full disk), or an administrator does."""
         identity = CALLER.get()
+        bounds.check_texts(request)
         if not request.reason:
             raise RequestError("reason: a drain needs one")
         if identity.kind == NODE:

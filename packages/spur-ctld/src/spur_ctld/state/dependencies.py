@@ -24,7 +24,9 @@ NEVER: Final = dependency.NEVER
 def parsed(text: str) -> dependency.Dependency:
     """The structure of a stored dependency; one that no longer parses has no terms."""
     try:
-        return dependency.parse(text)
+        terms, any_of = dependency.parse(text)
+        # A condition that is stated twice is looked up once.
+        return dependency.Dependency(tuple(dict.fromkeys(terms)), any_of)
     except GrammarError:
         return dependency.Dependency((), False)
 
