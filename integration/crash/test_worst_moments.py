@@ -175,3 +175,19 @@ def test_200_jobs_cancelled_while_the_agent_restarts(crash: Any) -> None:
     cluster.settle()
     assert {state for _, state, _ in cluster.rows()} == {"CANCELLED"}
     assert cluster.faults({}, set()) == []
+
+
+def test_an_end_is_reported_soon_after_a_long_silence_of_the_controller(crash: Any) -> None:
+    """The pause between two reports has grown long; the first heartbeat that is heard cuts it short."""
+    cluster = crash(nodes=1)
+    gate = cluster.work / "gate"
+    job = cluster.submit(f"while [ ! -e {gate} ]; do sleep 0.05; done; exit 3")
+    cluster.until(lambda: cluster.runs_of(job) and cluster.state(job) == "RUNNING", "it runs")
+    cluster.kill("spurctld-1")
+    gate.touch()
+    log = cluster.log("spurd-node1")
+    cluster.until(lambda: log.read_text().count("report_failed") >= 4, "pauses of 8 s and more", 60)
+    cluster.start("spurctld-1", wait=True)
+    cluster.until(lambda: cluster.state(job) == "FAILED", "its end is known", 6)
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []

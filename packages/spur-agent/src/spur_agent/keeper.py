@@ -374,6 +374,8 @@ class Keeper:
 
     def beat_heard(self) -> None:
         """The controller has a snapshot that names the lost sessions."""
+        if any(s.phase is Phase.FINISHED and not s.reported for s in self._table):
+            self.wake()  # it answers, so what waits for it need not wait for its own pause
         for session in self._table:
             if session.phase is Phase.LOST:
                 session.told_beats += 1

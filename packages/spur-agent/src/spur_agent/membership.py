@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 1.0
 _LAST_PAUSE: Final = 30.0
 _DEFAULT_BEAT: Final = 30.0
+#: Between two tries of a heartbeat that nobody heard.
+_BEAT_RETRY: Final = 3.0
 #: What a farewell may take of the five seconds that a stop has.
 _FAREWELL_SECS: Final = 2.0
 
@@ -82,6 +84,7 @@ class Membership:
         self._on_beat = on_beat
         self._beat_secs = _DEFAULT_BEAT
         self._renew_at = 0.0
+        self._heard = True
         self._now = asyncio.Event()
         self.registered = asyncio.Event()
 
@@ -96,7 +99,7 @@ class Membership:
             while await self._beat():
                 self._now.clear()
                 try:
-                    async with asyncio.timeout(self._beat_secs):
+                    async with asyncio.timeout(self._beat_secs if self._heard else self._retry_secs()):
                         await self._now.wait()
                 except TimeoutError:
                     pass
@@ -128,7 +131,7 @@ class Membership:
         """One heartbeat; False when the node has to register again."""
         if time.monotonic() >= self._renew_at:
             return False
-        held = self._snapshot()
+        held, self._heard = self._snapshot(), False
         request = pb.HeartbeatRequest(
             node=self._identity.node,
             cpu_load=discovery.load_times_100(),
@@ -151,9 +154,14 @@ class Membership:
         if answer.register_again:
             log.info("register_again node=%s", self._identity.node)
             return False
+        self._heard = True
         if held is not None:
             self._on_beat()
         return True
+
+    def _retry_secs(self) -> float:
+        """After a beat that nobody heard: a controller that is back should not wait a whole interval."""
+        return min(self._beat_secs, _BEAT_RETRY)
 
     def _request(self) -> pb.RegisterAgentRequest:
         me, have, host = self._identity, self._resources, self._resources.hardware
