@@ -209,6 +209,22 @@ class CrashCluster:
         for pid in [*self.supervisors(), *self.shells()]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        # Killed agents leave their own empty groups, which nobody will use again.
+        for base in self._bases():
+            for path in [*Path(base).glob("stepd"), Path(base)]:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+
+    def _bases(self) -> list[str]:
+        """The directories of control groups that this cluster's agents have, one per agent and tree."""
+        layout = cgroup_layout.detect()
+        found = []
+        for base in {str(base) for base in (layout.unified, *layout.v1.values()) if base}:
+            for agent in self.agents:
+                state = str(self.folder / "state" / agent)
+                digest = hashlib.sha256(state.encode()).hexdigest()[:8]
+                found += [str(path) for path in Path(base).glob(f"**/spur_{digest}")]
+        return found
 
     # -- what is on the nodes
 
@@ -261,14 +277,7 @@ class CrashCluster:
 
     def groups(self) -> list[str]:
         """Control groups of jobs that are still there."""
-        found = []
-        layout = cgroup_layout.detect()
-        bases = {str(base) for base in (layout.unified, *layout.v1.values()) if base}
-        for base in bases:
-            for state in self.agents:
-                digest = hashlib.sha256(str(self.folder / "state" / state).encode()).hexdigest()[:8]
-                found += [str(path) for path in Path(base).glob(f"**/spur_{digest}/job_*")]
-        return found
+        return [str(path) for base in self._bases() for path in Path(base).glob("job_*")]
 
     def moment(self, mark: str, secs: float) -> str:
         """Wait, without a pause, until a session that is not there now has come so far; its name, "" if none.
