@@ -15,9 +15,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spur_core.errors import ConfigError, SpurError
 from spur_ctld import __version__, logs, options
+
+if TYPE_CHECKING:
+    from spur_core.config.model import Config
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +78,7 @@ def _main(opts: options.Options) -> int:
         listen,
         fatal=_fatal,
         paranoid=opts.paranoid,
-        facts=_facts(config.auth.plugin, path, state_dir, listen),
+        facts=_facts(config, path, state_dir, listen),
     )
     with contextlib.suppress(KeyboardInterrupt):
         return asyncio.run(_serve(controller))
@@ -132,22 +136,23 @@ def _fatal(error: BaseException) -> None:
     os._exit(EXIT_STORAGE)
 
 
-def _facts(plugin: str, config_path: Path, state_dir: Path, listen: str) -> dict[str, str]:
+def _facts(config: "Config", config_path: Path, state_dir: Path, listen: str) -> dict[str, str]:
     """What `GetConfig` tells of this process."""
     from spur_ctld.users import user_name
 
     host = socket.gethostname()
     return {
         "AccountingStorageType": "accounting_storage/spur",
-        "AuthType": f"auth/{plugin}",
+        "AuthType": f"auth/{config.auth.plugin}",
         "BOOT_TIME": time.strftime("%Y-%m-%dT%H:%M:%S"),
         "SLURM_CONF": str(config_path),
         "SLURM_VERSION": __version__,
         "SlurmUser": f"{user_name(os.getuid())}({os.getuid()})",
         "SlurmctldHost[0]": host,
         "SlurmctldPort": listen.rpartition(":")[2],
-        "SlurmdPort": "6818",
-        "SlurmdSpoolDir": "/var/spool/spur",
+        "OverTimeLimit": f"{config.scheduler.over_time_limit // 60} min",
+        "SlurmdPort": config.agent_listen_addr.rpartition(":")[2],
+        "SlurmdSpoolDir": config.agent_state_dir,
         "StateSaveLocation": str(state_dir),
     }
 

@@ -58,7 +58,6 @@ def shell_settings(config: Config) -> ShellSettings:
 def replicated(config: Config) -> Settings:
     """The part that `apply` depends on."""
     controller, scheduler = config.controller, config.scheduler
-    retention = scheduler.min_job_age_secs
     return Settings(
         cluster_name=config.cluster_name,
         first_job_id=controller.first_job_id,
@@ -67,7 +66,7 @@ def replicated(config: Config) -> Settings:
         max_batch_requeue=controller.max_batch_requeue,
         max_launch_backoff=controller.max_launch_backoff_secs,
         scheduler_interval=scheduler.interval_secs,
-        retention=controller.terminal_job_retention_secs if retention is None else retention,
+        retention=config.job_retention_secs,
         kill_wait=scheduler.kill_wait_secs,
         enforce_part_limits=scheduler.enforce_part_limits,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from spur_auth.kinds import Identity
 from spur_auth.ownership import is_owner
+from spur_core.errors import AccessDenied
 from spur_ctld.api.caller import CALLER, GateRules, caller_is_admin, require_user
 from spur_ctld.dispatch.agents import AgentPool
 from spur_ctld.ledger import Ledger
@@ -47,9 +48,16 @@ class Site:
         Raises:
             MissingCredential: no user is behind it.
             UnknownUser: the controller's host does not know the user.
+            AccessDenied: the credential names another uid than the user has here.
         """
         identity = CALLER.get()
         record = await self.users.by_name(require_user(identity))
+        if identity.uid is not None and identity.uid != record.uid:
+            # Made where that name is somebody else, or before the name was given to somebody else.
+            raise AccessDenied(
+                f"the credential is of {record.name} with uid {identity.uid}; here {record.name} has"
+                f" uid {record.uid}"
+            )
         return record, caller_is_admin(identity, record.uid, self.rules)
 
     async def who(self) -> Who:

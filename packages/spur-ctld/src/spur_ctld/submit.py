@@ -31,7 +31,6 @@ class SubmitRules(NamedTuple):
     default_time_limit: int
     #: "NO", "ANY" or "ALL".
     enforce_part_limits: str
-    refuse_root: bool = False
     job_requeue: bool = True
 
 
@@ -63,8 +62,6 @@ def resolve(
     Raises:
         RequestError: refused; the sentence is Slurm's where Slurm has one.
     """
-    if rules.refuse_root and who.record.uid == 0:
-        raise RequestError("Invalid user id: jobs of root are disabled by [auth] allow_root_jobs")
     # Before anything is parsed: what is too large is not even looked at.
     _payload(spec)
     bounds.check_texts(spec)

@@ -201,11 +201,6 @@ def test_a_begin_time_in_the_past_is_none():
     assert go(begin_at=2000.0).op.request.begin_at == 2000.0
 
 
-def test_root_may_be_refused_by_configuration():
-    with pytest.raises(RequestError, match="allow_root_jobs"):
-        go(ROOT, rules=RULES._replace(refuse_root=True))
-
-
 @given(
     st.dictionaries(
         st.binary(min_size=1).filter(lambda k: not set(k) & {0, 61}), st.binary().filter(lambda v: 0 not in v)

@@ -52,7 +52,7 @@ def _run(ctx: Context) -> int:
     fields["script_args"] = [word.encode("utf-8", "surrogateescape") for word in script.args]
     fields["command"] = " ".join([script.path, *script.args]) if script.path else ""
     fields["submit_line"] = " ".join([ctx.name, *ctx.argv])
-    fields["stdout_path"] = values.get("output") or filepattern.default_pattern("array" in values)
+    fields["stdout_path"] = values.get("output") or ""
     fields["stderr_path"] = values.get("error") or ""
     fields["stdin_path"] = values.get("input") or ""
     return _send(ctx, values, fields)
@@ -89,6 +89,9 @@ def _send(ctx: Context, values: layers.Values, fields: dict[str, object]) -> int
     try:
         transport = Transport(ctx, values.get("controller"))
         cluster = cluster_name(ctx, transport, values.get("clusters"))
+        fields["stdout_path"] = fields["stdout_path"] or filepattern.default_pattern(
+            "array" in values, slurm_names=transport.where.client.slurm_file_names
+        )
         answer = send.submit(ctx, transport, message(fields), test_only=test_only)
     except ConfigError as error:
         raise ctx.fatal(error.text) from None

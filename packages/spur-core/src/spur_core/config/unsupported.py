@@ -30,6 +30,7 @@ TABLE: tuple[Row, ...] = (
     Row("controller.rest_addr", "REST"),
     Row("controller.max_job_id", "wrapping of job ids"),
     Row("controller.hold_on_prolog_fail", "prologs"),
+    Row("controller.stepd_recovery_grace_secs", "recovery by cohorts"),
     # Fair share, QOS, associations and their audit.
     Row("accounting.fairshare_refresh_secs", "fair share"),
     Row("accounting.grp_wall_window_days", "QOS"),
@@ -54,6 +55,7 @@ TABLE: tuple[Row, ...] = (
     Row("auth.plugin", "spurauthd", ("none", "jwt"), partial=True),
     Row("admission", "admission by join token"),
     # Node.
+    Row("agent.epilog_timeout_secs", "epilogs"),
     Row("agent.supervisor", "running steps without a supervisor"),
     Row("rlimits", "limits other than those of the agent", ("", "0", "unlimited")),
     Row("mpi", "MPI plugins"),

@@ -72,7 +72,6 @@ def entries(
         "MaxJobCount": str(settings.max_job_count),
         "MinJobAge": f"{settings.retention} sec",
         "NEXT_JOB_ID": str(max(state.next_job_id, settings.first_job_id)),
-        "OverTimeLimit": "0 min",
         "PrivateData": "none" if visibility == "full" else "jobs",
         "SlurmdTimeout": f"{timeout_secs} sec",
         "SlurmctldTimeout": "120 sec",
