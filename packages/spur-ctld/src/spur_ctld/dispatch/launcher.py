@@ -199,7 +199,7 @@ class Launcher:
         return answer if answer.success else failure_of(answer)
 
     async def _held_by(self, node: str, spec: pb.LaunchSpec, why: str) -> Launched | Failure:
-        """The answer to a launch was lost, so it may run; undoing it would run the job twice: the node is asked.
+        """The answer to a launch was lost, so it may run; undoing it could run it twice: ask.
 
         A node that stays away is declared down, which ends the attempt and with it the asking.
         """
