@@ -191,7 +191,7 @@ def test_two_ids_are_never_an_error(cli, queue):
     header = cli("squeue", "-j", "8,9")
     assert header == (0, cli("squeue", "-j", "4,9").out.splitlines(True)[0], "")
     assert cli("squeue", "-h", "--job", "9,9") == (0, "", "")
-    assert cli("squeue", "-ho%i", "-j", "4", "9").out == "4\n"
+    assert cli("squeue", "-ho%i", "-j", "4,9").out == "4\n"
 
 
 def test_one_finished_id(cli, queue):
@@ -217,6 +217,16 @@ def test_one_finished_id(cli, queue):
         ),
         (["--json"], 1, "squeue: error: --json is not supported by this release\n"),
         (["-w", "n99"], 1, "squeue: error: Invalid node name n99\n"),
+        (
+            ["4"],
+            1,
+            'squeue: error: Unrecognized option: 4\nTry "squeue --help" for more information\n',
+        ),
+        (
+            ["-j", "4", "5"],
+            1,
+            'squeue: error: Unrecognized option: 5\nTry "squeue --help" for more information\n',
+        ),
     ],
 )
 def test_bad_words(cli, queue, words, code, err):

@@ -86,6 +86,7 @@ def run(ctx: Context) -> int:
     options = open_options(ctx, table())
     if _lists(ctx, options):
         return 0
+    _refuse_operands(ctx, options)
     plan = Plan(ctx, options)
     period = options.get("iterate")
     if period is None:
@@ -100,6 +101,22 @@ def run(ctx: Context) -> int:
         round_number += 1
         time.sleep(int(period))
     return code
+
+
+def _refuse_operands(ctx: Context, options: Parsed) -> None:
+    """Only a bare `-j` takes a word that is no option; `squeue 12` must not show everybody's queue.
+
+    Raises:
+        Stop: there is a word that nothing takes.
+    """
+    bare = options.has("jobs") and not options.get("jobs")
+    extra = options.operands[1:] if bare else options.operands
+    if extra:
+        raise Stop(
+            1,
+            f"squeue: error: Unrecognized option: {extra[0]}",
+            'Try "squeue --help" for more information',
+        )
 
 
 def _lists(ctx: Context, options: Parsed) -> bool:
