@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 Connect = Callable[[], "Transport"]
 
-#: Entities with what there is to say of them; unique prefixes are accepted.
+#: Entities with what there is to say of them; unique prefixes are accepted, and of a shared one that ends
+#: before the names part (`res`, `topo`) the entity that Slurm takes, which is written in `_FIRST`.
 ENTITIES = (
     "aliases assoc_mgr burstbuffer config daemons federation frontend hostlist hostlistsorted hostnames jobs"
     " licenses nodes partitions reservations resources slurmd steps topoconf topology"
 )
 _EXACT = {"hostlist": "hostlist", "job": "jobs", "node": "nodes", "partition": "partitions", "step": "steps"}
+_FIRST = {"res": "reservations", "topo": "topology"}
 
 
 def entity_of(word: str) -> str | None:
@@ -25,6 +27,8 @@ def entity_of(word: str) -> str | None:
     lower = word.lower()
     if lower in _EXACT:
         return _EXACT[lower]
+    if lower in _FIRST:
+        return _FIRST[lower]
     found = [name for name in ENTITIES.split() if name.startswith(lower)]
     return found[0] if found and (len(found) == 1 or lower == found[0]) else None
 
