@@ -1,8 +1,7 @@
 """How the controller uses the accounting package: one function, one small handle."""
 
-import asyncio
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from spur_core.config.model import Config
 from spur_ctld.accounting.engine import database_url
@@ -12,9 +11,6 @@ from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import OutboxAck
 from spur_ctld.state.records import AcctRow
-
-#: Rows are gathered for so long; each transaction of the database costs a sync to disk.
-GATHER_SECS: Final = 0.2
 
 
 class _LiveOutbox:
@@ -34,7 +30,6 @@ class History:
 
     def __init__(self, writer: OutboxWriter, service: HistoryService) -> None:
         self._writer = writer
-        self._timer: asyncio.TimerHandle | None = None
         self.service: Any = service
 
     async def start(self) -> None:
@@ -43,20 +38,10 @@ class History:
 
     async def stop(self) -> None:
         """What is not written stays in the outbox."""
-        if self._timer is not None:
-            self._timer.cancel()
         await self._writer.stop()
 
     def notify(self) -> None:
-        """There is something to write; what comes within a moment goes into one transaction.
-
-        Readers of history do not wait for this: the service flushes before it reads.
-        """
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHER_SECS, self._write)
-
-    def _write(self) -> None:
-        self._timer = None
+        """There is something to write."""
         self._writer.notify()
 
 

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 BATCH = 500
 _FIRST_RETRY = 1.0
 _LAST_RETRY = 30.0
-#: Seconds that rows may wait for company.
-_LINGER = 0.1
+#: Seconds that rows may wait for company; each transaction of the database costs a sync to disk.
+_LINGER = 0.2
 _NOT_YET = "not connected yet"
 
 
