@@ -57,6 +57,8 @@ def load_client(env: "Mapping[str, str]") -> ClientSettings:
         raise ConfigError(f"{chosen}: not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{chosen}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{chosen}: nested too deeply") from None
     problems: list[str] = []
     settings = _settings(document, problems)
     if problems:

@@ -35,16 +35,21 @@ def name(value: object) -> str:
     return word
 
 
+#: No amount of anything is larger; sums of it still fit into 64 bits.
+_LARGEST = 1 << 53
+
+
 def whole(low: int = 0, high: int | None = None) -> Convert:
     """A whole number within bounds, both included."""
+    most = _LARGEST if high is None else high
 
     def convert(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise GrammarError("must be a whole number")
         if value < low:
             raise GrammarError(f"must be at least {low}")
-        if high is not None and value > high:
-            raise GrammarError(f"must be at most {high}")
+        if value > most:
+            raise GrammarError(f"must be at most {most}")
         return value
 
     return convert

@@ -47,6 +47,8 @@ def parse_config(text: str, name: str = "spur.conf") -> Config:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{name}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply") from None
     reader = Reader()
     config = reader.read(Config, document)
     problems = [

@@ -1,0 +1,250 @@
+"""A cluster under attack: raw calls with any credential, and the latency of `Ping` meanwhile."""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from spur_auth import mint
+from spur_core.ids import RuntimeId
+from spur_proto import accounting_pb2_grpc, agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
+from spur_proto import controller_pb2 as pb
+
+_E2E = importlib.util.spec_from_file_location(
+    "spur_attack_cluster", Path(__file__).parents[1] / "e2e" / "conftest.py"
+)
+assert _E2E is not None
+assert _E2E.loader is not None
+_e2e = importlib.util.module_from_spec(_E2E)
+_E2E.loader.exec_module(_e2e)
+
+#: Nothing that a caller can send may keep others waiting for longer.
+MOST_PING_SECS = 1.0
+SECS = 60.0
+
+
+class Answer(NamedTuple):
+    """What a call brought: the status' name, its sentence, the message if there is one."""
+
+    code: str
+    text: str
+    message: Any
+
+
+class Target:
+    """The cluster and what an attacker, or a test, holds of it."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.key = (cluster.folder / "key").read_text().strip().encode()
+        self.user = pwd.getpwuid(os.geteuid()).pw_name
+        config = cluster.config_text()
+        self.controller = re.findall(r'listen_addr = "([^"]+)"', config)[0]
+        self.agents = cluster.agent_addresses()
+        options = (("grpc.max_send_message_length", 64 << 20), ("grpc.max_receive_message_length", 64 << 20))
+        self.channel = grpc.insecure_channel(self.controller, options)
+        self.ctl = controller_pb2_grpc.SlurmControllerStub(self.channel)
+        self.acct = accounting_pb2_grpc.SlurmAccountingStub(self.channel)
+        self._nodes = {name: grpc.insecure_channel(address, options) for name, address in self.agents.items()}
+
+    def close(self) -> None:
+        """Hang up."""
+        self.channel.close()
+        for channel in self._nodes.values():
+            channel.close()
+
+    def agent(self, node: str = "node1") -> Any:
+        """The agent of a node."""
+        return agent_pb2_grpc.SlurmAgentStub(self._nodes[node])
+
+    # -- credentials ---------------------------------------------------------------------------------
+
+    def user_token(self, name: str, ttl: float = 600.0, now: float | None = None) -> str:
+        """Of any user."""
+        return mint.mint_user(self.key, name, None, ttl, time.time() if now is None else now, cluster="local")
+
+    def node_token(self, node: str) -> str:
+        """Of any node."""
+        return mint.mint_node(self.key, node, time.time(), cluster="local")
+
+    def controller_token(self) -> str:
+        """Of the controller."""
+        return mint.mint_controller(self.key, time.time(), cluster="local")
+
+    def statement(self, spec: bytes, rid: RuntimeId, uid: int, gid: int, node: str, **how: Any) -> str:
+        """A signed launch."""
+        return mint.mint_launch(
+            how.get("key", self.key),
+            rid,
+            uid,
+            gid,
+            mint.spec_digest(spec),
+            node,
+            now=how.get("now", time.time()),
+            cluster="local",
+        )
+
+    def raw(self, method: str, body: bytes, token: str | None = None, *, node: str | None = None) -> Answer:
+        """Any bytes as the request of any method."""
+        channel = self.channel if node is None else self._nodes[node]
+        call = channel.unary_unary(method, lambda data: data, lambda data: data)
+        return ask(call, body, token)
+
+    # -- doings --------------------------------------------------------------------------------------
+
+    def submit(self, token: str, **fields: Any) -> Answer:
+        """Queue a job; held unless told otherwise, so that it stays."""
+        spec: dict[str, Any] = {
+            "name": "attack",
+            "script": b"#!/bin/sh\nexec sleep 600\n",
+            "work_dir": "/tmp",
+            "stdout_path": "/dev/null",
+            "hold": True,
+        }
+        spec.update(fields)
+        spec = {name: value for name, value in spec.items() if value is not None}
+        return ask(self.ctl.SubmitJob, pb.SubmitJobRequest(spec=common_pb2.JobSpec(**spec)), token)
+
+    @contextlib.contextmanager
+    def responsive(self, most: float = MOST_PING_SECS) -> Iterator[list[float]]:
+        """`Ping` as somebody else all the while; the slowest answer must not exceed `most` seconds."""
+        ended = threading.Event()
+        took: list[float] = []
+        channel = grpc.insecure_channel(self.controller)
+        stub = controller_pb2_grpc.SlurmControllerStub(channel)
+        token = self.user_token(self.user)
+        assert ask(stub.Ping, pb.PingRequest(), token).code == "OK"
+
+        def run() -> None:
+            while not ended.is_set():
+                begun = time.monotonic()
+                answer = ask(stub.Ping, pb.PingRequest(), token)
+                took.append(time.monotonic() - begun if answer.code == "OK" else SECS)
+                ended.wait(0.01)
+
+        watcher = threading.Thread(target=run)
+        watcher.start()
+        try:
+            yield took
+        finally:
+            ended.set()
+            watcher.join()
+            channel.close()
+        assert max(took) < most, f"Ping took {max(took):.3f} s"
+
+    def logs(self) -> str:
+        """All daemons' logs."""
+        return "\n".join(
+            path.read_text(errors="replace") for path in sorted((self.cluster.folder / "log").glob("*.log"))
+        )
+
+    def works(self) -> None:
+        """The cluster still runs a job to its end, and no daemon has stumbled over anything."""
+        job = self.cluster.sbatch("-o", "/dev/null", "--wrap", "true")
+        self.cluster.wait(job, "COMPLETED")
+        assert "Traceback" not in self.logs()
+
+
+def ask(call: Callable[..., Any], request: Any, token: str | None, **how: Any) -> Answer:
+    """One unary call."""
+    metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+    metadata += how.pop("metadata", [])
+    try:
+        return Answer("OK", "", call(request, metadata=metadata, timeout=how.pop("timeout", SECS)))
+    except grpc.RpcError as error:
+        return Answer(error.code().name, error.details() or "", None)  # type: ignore[attr-defined]
+
+
+def drain(call: Callable[..., Any], request: Any, token: str | None) -> Answer:
+    """One call that answers with a stream; the message is what came, as a list."""
+    metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+    got: list[Any] = []
+    try:
+        got.extend(call(request, metadata=metadata, timeout=SECS))
+    except grpc.RpcError as error:
+        return Answer(error.code().name, error.details() or "", got)  # type: ignore[attr-defined]
+    return Answer("OK", "", got)
+
+
+class Besieged(_e2e.Cluster):  # type: ignore[name-defined,misc]
+    """The end-to-end cluster with its addresses."""
+
+    def config_text(self) -> str:
+        """Of spur.conf."""
+        return str((self.folder / "spur.conf").read_text())
+
+    def agent_addresses(self) -> dict[str, str]:
+        """node -> HOST:PORT."""
+        found = {}
+        for path in (self.folder / "run").glob("spurd-*.ready"):
+            found[path.stem.removeprefix("spurd-")] = path.read_text().split()[2]
+        return found
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A cluster of two nodes whose administrator is the user who runs the tests."""
+    folder = _e2e.open_folder(tmp_path_factory.mktemp("at"))
+    cluster = Besieged(folder / "c", 2, "--cpus", "4")
+    found = Target(cluster)
+    yield found
+    found.close()
+    cluster.down()
+
+
+@pytest.fixture(scope="session")
+def stranger(target: Target) -> str:
+    """The valid token of an ordinary user who owns nothing here."""
+    return target.user_token(stranger_name())
+
+
+def stranger_name() -> str:
+    """An account of this host that is neither root nor whoever runs the tests."""
+    names = {user.pw_name: user.pw_uid for user in pwd.getpwall()}
+    if names.get("nobody", 0) not in (0, os.geteuid()):
+        return "nobody"
+    return next(name for name, uid in names.items() if uid not in (0, os.geteuid()))
+
+
+@pytest.fixture(scope="session")
+def helpers() -> Any:
+    """The functions above, for test modules."""
+
+    class Helpers:
+        ask = staticmethod(ask)
+        drain = staticmethod(drain)
+        until = staticmethod(_e2e.until)
+        alive = staticmethod(_e2e.alive)
+        stranger = stranger_name()
+        open_folder = staticmethod(_e2e.open_folder)
+        Cluster = Besieged
+        Target = Target
+        launch_spec = staticmethod(launch_spec)
+
+    return Helpers
+
+
+def launch_spec(rid: RuntimeId, uid: int, gid: int, node: str, **fields: Any) -> bytes:
+    """The serialized spec of a small batch job."""
+    spec: dict[str, Any] = {
+        "rid": common_pb2.RuntimeId(job_id=rid.job_id, run_attempt=rid.run_attempt, step_id=rid.step_id),
+        "user": pwd.getpwuid(uid).pw_name,
+        "uid": uid,
+        "gid": gid,
+        "script": b"#!/bin/sh\nid > /tmp/spur-attack-ran\n",
+        "work_dir": "/tmp",
+        "stdout_path": "/dev/null",
+        "nodes": [node],
+        "slice": common_pb2.NodeSlice(node=node, cpus=1, memory_mb=1),
+    }
+    spec.update(fields)
+    return agent_pb2.LaunchSpec(**spec).SerializeToString()
