@@ -7,6 +7,7 @@ calls are answered.  Stop: calls first, effects next, the log last.
 import asyncio
 import gc
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -86,7 +87,7 @@ class Controller:
         self.ledger = Ledger(lambda: self.machine.state, self.node, paranoid=paranoid)
         catalog = Catalog(self.ledger)
         memory = NodeMemory()
-        gate_rules = rules(auth.plugin, auth.mode, key)
+        gate_rules = rules(auth.plugin, auth.mode, key, os.getuid())
         self.agents = AgentPool(Credentials(key, config.cluster_name, clock), lambda: self.node.term)
         self.site = Site(
             ledger=self.ledger,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spur_core.errors import ConfigError, SpurError
-from spur_ctld import __version__, logs, options
+from spur_ctld import logs, options
 
 if TYPE_CHECKING:
     from spur_core.config.model import Config
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXIT_FAILED = 1
+
+
+#: The Slurm whose commands and answers this is; scripts look at it.
+COMPATIBLE_VERSION = "25.11.0"
 
 
 def _complain(problems: Sequence[str]) -> None:
@@ -146,7 +150,7 @@ def _facts(config: "Config", config_path: Path, state_dir: Path, listen: str) ->
         "AuthType": f"auth/{config.auth.plugin}",
         "BOOT_TIME": time.strftime("%Y-%m-%dT%H:%M:%S"),
         "SLURM_CONF": str(config_path),
-        "SLURM_VERSION": __version__,
+        "SLURM_VERSION": COMPATIBLE_VERSION,
         "SlurmUser": f"{user_name(os.getuid())}({os.getuid()})",
         "SlurmctldHost[0]": host,
         "SlurmctldPort": listen.rpartition(":")[2],

@@ -79,4 +79,5 @@ class Site:
             return True
         if is_owner(identity, uid, user):
             return True
-        return identity.verified and caller_is_admin(identity, -1, self.rules)
+        proven = -1 if identity.uid is None else identity.uid
+        return identity.verified and caller_is_admin(identity, proven, self.rules)

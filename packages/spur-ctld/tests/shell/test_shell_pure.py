@@ -260,6 +260,17 @@ def test_an_asserted_root_administers_only_an_open_cluster():
     assert not caller.caller_is_admin(asserted_user("bob"), 5, caller.rules("none", "disabled", None))
 
 
+def test_the_controllers_own_user_administers_it():
+    """Slurm's SlurmUser; the name alone proves nothing."""
+    method = "/slurm.SlurmController/UpdateNode"
+    required = caller.rules("jwt", "required", KEY, owner_uid=5)
+    token = mint.mint_user(KEY, "bob", 5, 60, 0.0)
+    bob = caller.identify(required, method, f"Bearer {token}", None, "ipv4:127.0.0.1:1", 0.0)
+    assert caller.caller_is_admin(bob, 5, required)
+    assert not caller.caller_is_admin(bob, 6, required)
+    assert not caller.caller_is_admin(bob, 5, caller.rules("jwt", "required", KEY))
+
+
 def test_every_error_family_has_a_status():
     import grpc
 

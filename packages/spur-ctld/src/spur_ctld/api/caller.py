@@ -48,12 +48,13 @@ class GateRules(NamedTuple):
     """The `[auth]` settings that decide about a call.
 
     `trust_claims`: callers without a token are believed on loopback (plugin none, or a mode that lets them
-    in).
+    in).  `owner_uid`: whom the controller runs as; like Slurm's SlurmUser that user may do everything.
     """
 
     mode: str
     keys: tuple[bytes, ...]
     trust_claims: bool
+    owner_uid: int = 0
 
     @property
     def open_cluster(self) -> bool:
@@ -61,10 +62,10 @@ class GateRules(NamedTuple):
         return not self.keys or self.mode == gate.DISABLED
 
 
-def rules(plugin: str, mode: str, key: bytes | None) -> GateRules:
+def rules(plugin: str, mode: str, key: bytes | None, owner_uid: int = 0) -> GateRules:
     """The rules of a cluster with these `[auth]` settings."""
     keys = (key,) if key is not None and plugin != "none" else ()
-    return GateRules(mode, keys, plugin == "none" or mode != gate.REQUIRED)
+    return GateRules(mode, keys, plugin == "none" or mode != gate.REQUIRED, owner_uid)
 
 
 def is_loopback_peer(peer: str) -> bool:
@@ -105,10 +106,16 @@ def identify(
 
 
 def caller_is_admin(identity: Identity, uid: int, rules: GateRules) -> bool:
-    """Administrators: root, proven; or asserted where the cluster trusts what local users say."""
+    """Administrators: root and the controller's own user, proven; or asserted where the cluster trusts what
+    local users say.
+
+    Args:
+        uid: the caller's in the host's user database, or what the credential proves.
+    """
+    privileged = identity.kind == USER and uid in (0, rules.owner_uid)
     if identity.verified:
-        return is_admin(identity) or (identity.kind == USER and uid == 0)
-    return rules.open_cluster and identity.kind == USER and uid == 0
+        return is_admin(identity) or privileged
+    return rules.open_cluster and privileged
 
 
 def require_user(identity: Identity) -> str:

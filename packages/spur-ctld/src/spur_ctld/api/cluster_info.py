@@ -75,7 +75,6 @@ def entries(
         "PrivateData": "none" if visibility == "full" else "jobs",
         "SlurmdTimeout": f"{timeout_secs} sec",
         "SlurmctldTimeout": "120 sec",
-        "SLURM_VERSION": __version__,
     }
     merged = {**_CONSTANT, **own, **facts}
     return dict(sorted(merged.items(), key=lambda pair: pair[0].lower()))

@@ -150,6 +150,9 @@ class SchedulerLoop:
             *(self._dispatch(placement, now) for placement in found.placements),
             self._explain(found, snapshot.gated, snapshot.never, now),
         )
+        if any(placement.task is not None for placement in found.placements):
+            # What is left of an array may have another reason to wait now.
+            self._wanted.set()
         if not found.complete or not all(results):
             self._wake_in(0.0 if all(results) else 0.2)
         self._arm(now)
