@@ -42,6 +42,7 @@ def shell_settings(config: Config) -> ShellSettings:
             max_user_priority=scheduler.max_user_priority,
             default_time_limit=scheduler.default_time_limit_minutes * 60,
             enforce_part_limits=scheduler.enforce_part_limits,
+            refuse_root=not config.auth.allow_root_jobs,
         ),
         visibility=controller.job_info_visibility,
         heartbeat_secs=config.agent.heartbeat_interval_secs,

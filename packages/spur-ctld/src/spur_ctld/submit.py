@@ -32,6 +32,8 @@ class SubmitRules(NamedTuple):
     #: "NO", "ANY" or "ALL".
     enforce_part_limits: str
     job_requeue: bool = True
+    #: `[auth] allow_root_jobs` is off: agents would refuse every attempt, and rest between them.
+    refuse_root: bool = False
 
 
 class Submitter(NamedTuple):
@@ -62,6 +64,8 @@ def resolve(
     Raises:
         RequestError: refused; the sentence is Slurm's where Slurm has one.
     """
+    if rules.refuse_root and who.record.uid == 0:
+        raise RequestError("Invalid user id: jobs of root are not allowed here ([auth] allow_root_jobs)")
     # Before anything is parsed: what is too large is not even looked at.
     _payload(spec)
     bounds.check_texts(spec)

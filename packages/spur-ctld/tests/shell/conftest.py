@@ -283,6 +283,7 @@ kill_wait_secs = 2
 enabled = {"true" if "history" in extra else "false"}
 [auth]
 plugin = "jwt"
+allow_root_jobs = true
 mode = "required"
 jwt_key = "{KEY}"
 [[partitions]]

@@ -13,6 +13,7 @@ GOOD = """
 cluster_name = "t"
 [auth]
 plugin = "none"
+allow_root_jobs = true
 mode = "disabled"
 [[partitions]]
 name = "debug"
