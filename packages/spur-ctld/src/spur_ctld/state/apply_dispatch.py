@@ -121,6 +121,7 @@ def abort(state: ClusterState, op: DispatchAbort) -> OpResult:
         hold_reason=hold,
         at=op.at,
         why="launch",
+        may_have_run=bool(targets),
     )
     if not begin_fence(state, job, fence):
         return Done(refusal=Refusal("wrong_state", "the attempt is being ended already"))

@@ -32,6 +32,7 @@ def begin(state: ClusterState, op: FenceBegin) -> Done:
         kill_uid=op.kill_uid,
         at=op.at,
         why="recovery" if op.recovery else op.why,
+        may_have_run=op.recovery,
     )
     if not begin_fence(state, job, fence):
         return Done(refusal=Refusal("wrong_state", "the attempt is being ended already"))

@@ -180,7 +180,7 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         stderr_real="",
         launch_failures=failures,
         recovery_fences=recoveries,
-        restarts=job.restarts + (1 if ran else 0),
+        restarts=job.restarts + (1 if ran or fence.may_have_run else 0),
     )
     state.put_job(waiting)
     put_job_row(state, waiting)

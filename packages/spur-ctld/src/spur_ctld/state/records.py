@@ -147,6 +147,8 @@ class Fence(Record, frozen=True, kw_only=True):
     at: float = 0.0
     #: For the line in the job's stderr: "cancelled", "timeout", "requeue", "node_fail", "launch".
     why: str = ""
+    #: The launch was not confirmed, but user code may have begun: the next run counts as a restart.
+    may_have_run: bool = False
 
 
 class Job(Record, frozen=True, kw_only=True):
