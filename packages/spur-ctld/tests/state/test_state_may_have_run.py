@@ -1,4 +1,4 @@
-"""An attempt that may have begun without anybody hearing of it counts as a run: its successor is a restart."""
+"""An attempt that may have begun unheard counts as a run: its successor is a restart."""
 
 import pytest
 
