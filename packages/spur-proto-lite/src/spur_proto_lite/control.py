@@ -32,8 +32,10 @@ else:
 
 HELLO, START, QUERY, SIGNAL = "hello", "start", "query", "signal"
 SUSPEND, RESUME, TEARDOWN, WAIT = "suspend", "resume", "teardown", "wait"
-ACK, ATTACH, UPDATE = "ack", "attach", "update"
-OPS = frozenset({HELLO, START, QUERY, SIGNAL, SUSPEND, RESUME, TEARDOWN, WAIT, ACK, ATTACH, UPDATE})
+ACK, ATTACH, UPDATE, EXEC, ADOPT_PID = "ack", "attach", "update", "exec", "adopt_pid"
+OPS = frozenset(
+    {HELLO, START, QUERY, SIGNAL, SUSPEND, RESUME, TEARDOWN, WAIT, ACK, ATTACH, UPDATE, EXEC, ADOPT_PID}
+)
 
 #: Scopes of `signal`: the first task only, its process group, every process of the step.
 LEADER, GROUP, ALL = "leader", "group", "all"

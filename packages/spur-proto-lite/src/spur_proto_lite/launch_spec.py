@@ -23,9 +23,24 @@ class TaskSpec(Record):
     #: Place among this node's tasks, from 0.
     local_rank: int
     env: Mapping[str, str] = EMPTY
+    #: A command of its own (multi-prog); empty = the step's.
+    argv: tuple[str, ...] = ()
+    #: CPUs that the task is bound to; empty = those of the step.
+    cpu_ids: tuple[int, ...] = ()
 
 
 nests(TaskSpec)
+
+
+class HookSpec(Record):
+    """Scripts that run one after the other, each with a time limit of its own, seconds."""
+
+    paths: tuple[str, ...] = ()
+    env: Mapping[str, str] = EMPTY
+    timeout_secs: float = 600.0
+
+
+nests(HookSpec)
 
 
 class RlimitSpec(Record):
@@ -110,6 +125,30 @@ class LaunchSpec(Record):
 
     #: Empty = one task of rank 0.
     tasks: tuple[TaskSpec, ...] = ()
+
+    #: No task at all: the step holds an allocation, or its place on a further node, until it is ended.
+    hold: bool = False
+    #: The attempt's part on this node ends with this step: its end ends all its other steps here, and then
+    #: the epilog runs.
+    job_lifetime: bool = False
+    step_name: str = ""
+
+    #: The (single) task gets a terminal, which the supervisor keeps.
+    pty: bool = False
+    pty_rows: int = 24
+    pty_cols: int = 80
+    #: Seconds that a terminal without a client is kept before it is hung up.
+    pty_detach_grace_secs: float = 300.0
+    #: The only rank that gets the attached input; None = all, -1 = none.
+    stdin_rank: int | None = None
+    #: Tell what each task is bound to.
+    cpu_bind_verbose: bool = False
+
+    #: As root, after the attempt's end on this node (`job_lifetime` only).
+    epilog: HookSpec = HookSpec()
+    #: As the user, around each task: the node's scripts, then (prolog) or before (epilog) srun's own.
+    task_prolog: HookSpec = HookSpec()
+    task_epilog: HookSpec = HookSpec()
 
     #: Nodes that should hold a supervisor of this step.
     cohort: tuple[str, ...] = ()

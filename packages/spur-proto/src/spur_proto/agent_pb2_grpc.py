@@ -41,10 +41,20 @@ class SlurmAgentStub(object):
                 request_serializer=spur__proto_dot_agent__pb2.LaunchJobRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_agent__pb2.LaunchJobResponse.FromString,
                 _registered_method=True)
+        self.RunCommand = channel.unary_unary(
+                '/slurm.SlurmAgent/RunCommand',
+                request_serializer=spur__proto_dot_agent__pb2.RunCommandRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_agent__pb2.RunCommandResponse.FromString,
+                _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/slurm.SlurmAgent/CancelJob',
                 request_serializer=spur__proto_dot_agent__pb2.AgentCancelJobRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_agent__pb2.AgentCancelJobResponse.FromString,
+                _registered_method=True)
+        self.SuspendJob = channel.unary_unary(
+                '/slurm.SlurmAgent/SuspendJob',
+                request_serializer=spur__proto_dot_agent__pb2.AgentSuspendJobRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_agent__pb2.AgentSuspendJobResponse.FromString,
                 _registered_method=True)
         self.ProbeStepd = channel.unary_unary(
                 '/slurm.SlurmAgent/ProbeStepd',
@@ -74,7 +84,20 @@ class SlurmAgentServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RunCommand(self, request, context):
+        """One more step of an attempt that is on this node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CancelJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuspendJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -109,10 +132,20 @@ def add_SlurmAgentServicer_to_server(servicer, server):
                     request_deserializer=spur__proto_dot_agent__pb2.LaunchJobRequest.FromString,
                     response_serializer=spur__proto_dot_agent__pb2.LaunchJobResponse.SerializeToString,
             ),
+            'RunCommand': grpc.unary_unary_rpc_method_handler(
+                    servicer.RunCommand,
+                    request_deserializer=spur__proto_dot_agent__pb2.RunCommandRequest.FromString,
+                    response_serializer=spur__proto_dot_agent__pb2.RunCommandResponse.SerializeToString,
+            ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
                     request_deserializer=spur__proto_dot_agent__pb2.AgentCancelJobRequest.FromString,
                     response_serializer=spur__proto_dot_agent__pb2.AgentCancelJobResponse.SerializeToString,
+            ),
+            'SuspendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendJob,
+                    request_deserializer=spur__proto_dot_agent__pb2.AgentSuspendJobRequest.FromString,
+                    response_serializer=spur__proto_dot_agent__pb2.AgentSuspendJobResponse.SerializeToString,
             ),
             'ProbeStepd': grpc.unary_unary_rpc_method_handler(
                     servicer.ProbeStepd,
@@ -170,6 +203,33 @@ class SlurmAgent(object):
             _registered_method=True)
 
     @staticmethod
+    def RunCommand(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmAgent/RunCommand',
+            spur__proto_dot_agent__pb2.RunCommandRequest.SerializeToString,
+            spur__proto_dot_agent__pb2.RunCommandResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CancelJob(request,
             target,
             options=(),
@@ -186,6 +246,33 @@ class SlurmAgent(object):
             '/slurm.SlurmAgent/CancelJob',
             spur__proto_dot_agent__pb2.AgentCancelJobRequest.SerializeToString,
             spur__proto_dot_agent__pb2.AgentCancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmAgent/SuspendJob',
+            spur__proto_dot_agent__pb2.AgentSuspendJobRequest.SerializeToString,
+            spur__proto_dot_agent__pb2.AgentSuspendJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

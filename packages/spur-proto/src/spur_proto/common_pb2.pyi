@@ -96,7 +96,7 @@ class NodeSlice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate")
+    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate", "alloc_only", "distribution", "step")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,9 @@ class JobSpec(_message.Message):
     REQUEUE_FIELD_NUMBER: _ClassVar[int]
     KILL_ON_INVALID_DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
     IMMEDIATE_FIELD_NUMBER: _ClassVar[int]
+    ALLOC_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     account: str
@@ -191,7 +194,40 @@ class JobSpec(_message.Message):
     requeue: bool
     kill_on_invalid_dependency: bool
     immediate: bool
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ...) -> None: ...
+    alloc_only: bool
+    distribution: str
+    step: StepShape
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., step: _Optional[_Union[StepShape, _Mapping]] = ...) -> None: ...
+
+class StepShape(_message.Message):
+    __slots__ = ("pty", "pty_rows", "pty_cols", "commands", "cpu_bind", "stdin_rank", "task_prolog", "task_epilog", "mpi")
+    PTY_FIELD_NUMBER: _ClassVar[int]
+    PTY_ROWS_FIELD_NUMBER: _ClassVar[int]
+    PTY_COLS_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    CPU_BIND_FIELD_NUMBER: _ClassVar[int]
+    STDIN_RANK_FIELD_NUMBER: _ClassVar[int]
+    TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
+    TASK_EPILOG_FIELD_NUMBER: _ClassVar[int]
+    MPI_FIELD_NUMBER: _ClassVar[int]
+    pty: bool
+    pty_rows: int
+    pty_cols: int
+    commands: _containers.RepeatedCompositeFieldContainer[RankCommand]
+    cpu_bind: str
+    stdin_rank: int
+    task_prolog: str
+    task_epilog: str
+    mpi: str
+    def __init__(self, pty: bool = ..., pty_rows: _Optional[int] = ..., pty_cols: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., cpu_bind: _Optional[str] = ..., stdin_rank: _Optional[int] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., mpi: _Optional[str] = ...) -> None: ...
+
+class RankCommand(_message.Message):
+    __slots__ = ("ranks", "argv")
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    argv: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, ranks: _Optional[_Iterable[int]] = ..., argv: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ExitStatus(_message.Message):
     __slots__ = ("code", "signal", "oom", "core_dumped")
@@ -206,7 +242,7 @@ class ExitStatus(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ..., oom: bool = ..., core_dumped: bool = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency")
+    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency", "alloc_only", "distribution")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -275,6 +311,8 @@ class JobInfo(_message.Message):
     KILL_UID_FIELD_NUMBER: _ClassVar[int]
     SRUN_JOB_FIELD_NUMBER: _ClassVar[int]
     KILL_ON_INVALID_DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
+    ALLOC_ONLY_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run_attempt: int
     array_job_id: int
@@ -343,7 +381,67 @@ class JobInfo(_message.Message):
     kill_uid: int
     srun_job: bool
     kill_on_invalid_dependency: bool
-    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ...) -> None: ...
+    alloc_only: bool
+    distribution: str
+    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ...) -> None: ...
+
+class StepInfo(_message.Message):
+    __slots__ = ("rid", "name", "state", "reason", "user", "uid", "partition", "array_job_id", "array_task_id", "num_tasks", "num_cpus", "nodelist", "num_nodes", "slices", "distribution", "alloc_tres", "cpus_per_task", "overlap", "pty", "start_at", "end_at", "time_limit_secs", "run_secs", "exit", "kill_uid", "submit_host", "command")
+    RID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    NUM_TASKS_FIELD_NUMBER: _ClassVar[int]
+    NUM_CPUS_FIELD_NUMBER: _ClassVar[int]
+    NODELIST_FIELD_NUMBER: _ClassVar[int]
+    NUM_NODES_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    ALLOC_TRES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    PTY_FIELD_NUMBER: _ClassVar[int]
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    END_AT_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    RUN_SECS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    KILL_UID_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    rid: RuntimeId
+    name: str
+    state: JobState
+    reason: str
+    user: str
+    uid: int
+    partition: str
+    array_job_id: int
+    array_task_id: int
+    num_tasks: int
+    num_cpus: int
+    nodelist: str
+    num_nodes: int
+    slices: _containers.RepeatedCompositeFieldContainer[NodeSlice]
+    distribution: str
+    alloc_tres: str
+    cpus_per_task: int
+    overlap: bool
+    pty: bool
+    start_at: float
+    end_at: float
+    time_limit_secs: int
+    run_secs: float
+    exit: ExitStatus
+    kill_uid: int
+    submit_host: str
+    command: str
+    def __init__(self, rid: _Optional[_Union[RuntimeId, _Mapping]] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., partition: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., num_tasks: _Optional[int] = ..., num_cpus: _Optional[int] = ..., nodelist: _Optional[str] = ..., num_nodes: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., distribution: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., cpus_per_task: _Optional[int] = ..., overlap: bool = ..., pty: bool = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., kill_uid: _Optional[int] = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
     __slots__ = ("name", "base", "flags", "reason", "reason_at", "reason_uid", "reason_user", "partitions", "cpus", "alloc_cpus", "memory_mb", "alloc_memory_mb", "free_memory_mb", "cpu_load", "gres", "gres_used", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "weight", "features", "address", "port", "hostname", "version", "arch", "os", "boot_at", "agent_start_at", "last_busy_at", "labels")

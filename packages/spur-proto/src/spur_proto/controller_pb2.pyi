@@ -23,6 +23,23 @@ class ReportVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPORT_VERDICT_UNKNOWN: _ClassVar[ReportVerdict]
     REPORT_VERDICT_RETRY: _ClassVar[ReportVerdict]
     REPORT_VERDICT_WRONG_NODE: _ClassVar[ReportVerdict]
+
+class RecoveryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECOVERY_STATE_UNSPECIFIED: _ClassVar[RecoveryState]
+    RECOVERY_STATE_LIVE: _ClassVar[RecoveryState]
+    RECOVERY_STATE_STALE: _ClassVar[RecoveryState]
+    RECOVERY_STATE_FINISHED: _ClassVar[RecoveryState]
+    RECOVERY_STATE_CORRUPT: _ClassVar[RecoveryState]
+
+class RecoveryVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECOVERY_VERDICT_UNSPECIFIED: _ClassVar[RecoveryVerdict]
+    RECOVERY_VERDICT_KEEP: _ClassVar[RecoveryVerdict]
+    RECOVERY_VERDICT_WAIT: _ClassVar[RecoveryVerdict]
+    RECOVERY_VERDICT_FENCE: _ClassVar[RecoveryVerdict]
+    RECOVERY_VERDICT_FORGET: _ClassVar[RecoveryVerdict]
+    RECOVERY_VERDICT_RESTORE: _ClassVar[RecoveryVerdict]
 HOLD_ACTION_UNSPECIFIED: HoldAction
 HOLD_ACTION_HOLD: HoldAction
 HOLD_ACTION_USER_HOLD: HoldAction
@@ -33,6 +50,17 @@ REPORT_VERDICT_FINAL: ReportVerdict
 REPORT_VERDICT_UNKNOWN: ReportVerdict
 REPORT_VERDICT_RETRY: ReportVerdict
 REPORT_VERDICT_WRONG_NODE: ReportVerdict
+RECOVERY_STATE_UNSPECIFIED: RecoveryState
+RECOVERY_STATE_LIVE: RecoveryState
+RECOVERY_STATE_STALE: RecoveryState
+RECOVERY_STATE_FINISHED: RecoveryState
+RECOVERY_STATE_CORRUPT: RecoveryState
+RECOVERY_VERDICT_UNSPECIFIED: RecoveryVerdict
+RECOVERY_VERDICT_KEEP: RecoveryVerdict
+RECOVERY_VERDICT_WAIT: RecoveryVerdict
+RECOVERY_VERDICT_FENCE: RecoveryVerdict
+RECOVERY_VERDICT_FORGET: RecoveryVerdict
+RECOVERY_VERDICT_RESTORE: RecoveryVerdict
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("spec", "request_id", "test_only")
@@ -444,7 +472,7 @@ class ResourceUsage(_message.Message):
     def __init__(self, user_secs: _Optional[float] = ..., system_secs: _Optional[float] = ..., max_rss_kb: _Optional[int] = ...) -> None: ...
 
 class ReportJobStatusRequest(_message.Message):
-    __slots__ = ("rid", "node", "exit", "started_at", "ended_at", "usage", "stdout_path", "stderr_path", "tasks")
+    __slots__ = ("rid", "node", "exit", "started_at", "ended_at", "usage", "stdout_path", "stderr_path", "tasks", "epilog_error")
     RID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
@@ -454,6 +482,7 @@ class ReportJobStatusRequest(_message.Message):
     STDOUT_PATH_FIELD_NUMBER: _ClassVar[int]
     STDERR_PATH_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
+    EPILOG_ERROR_FIELD_NUMBER: _ClassVar[int]
     rid: _common_pb2.RuntimeId
     node: str
     exit: _common_pb2.ExitStatus
@@ -463,7 +492,8 @@ class ReportJobStatusRequest(_message.Message):
     stdout_path: str
     stderr_path: str
     tasks: _containers.RepeatedCompositeFieldContainer[TaskExit]
-    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., node: _Optional[str] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., usage: _Optional[_Union[ResourceUsage, _Mapping]] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ...) -> None: ...
+    epilog_error: str
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., node: _Optional[str] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., usage: _Optional[_Union[ResourceUsage, _Mapping]] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., tasks: _Optional[_Iterable[_Union[TaskExit, _Mapping]]] = ..., epilog_error: _Optional[str] = ...) -> None: ...
 
 class TaskExit(_message.Message):
     __slots__ = ("rank", "exit")
@@ -478,3 +508,197 @@ class ReportJobStatusResponse(_message.Message):
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     verdict: ReportVerdict
     def __init__(self, verdict: _Optional[_Union[ReportVerdict, str]] = ...) -> None: ...
+
+class SuspendJobRequest(_message.Message):
+    __slots__ = ("targets",)
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ...) -> None: ...
+
+class SuspendJobResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TargetResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
+
+class ResumeJobRequest(_message.Message):
+    __slots__ = ("targets",)
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ...) -> None: ...
+
+class ResumeJobResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[TargetResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
+
+class CompleteJobRequest(_message.Message):
+    __slots__ = ("job_id", "exit")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    exit: _common_pb2.ExitStatus
+    def __init__(self, job_id: _Optional[int] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ...) -> None: ...
+
+class CompleteJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class JobKeepaliveRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class JobKeepaliveResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CreateJobStepRequest(_message.Message):
+    __slots__ = ("job_id", "request_id", "name", "argv", "environment", "work_dir", "umask", "rlimits", "label", "num_tasks", "min_nodes", "max_nodes", "cpus_per_task", "tasks_per_node", "distribution", "exact", "overlap", "nodelist", "exclude", "relative", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "shape", "interactive", "time_limit_secs", "immediate", "wait_secs", "submit_line", "submit_host")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    UMASK_FIELD_NUMBER: _ClassVar[int]
+    RLIMITS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    NUM_TASKS_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    EXACT_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    NODELIST_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    RELATIVE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_CPU_MB_FIELD_NUMBER: _ClassVar[int]
+    GRES_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    INTERACTIVE_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    IMMEDIATE_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_LINE_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    request_id: str
+    name: str
+    argv: _containers.RepeatedScalarFieldContainer[bytes]
+    environment: _containers.RepeatedScalarFieldContainer[bytes]
+    work_dir: str
+    umask: int
+    rlimits: _containers.RepeatedScalarFieldContainer[str]
+    label: bool
+    num_tasks: int
+    min_nodes: int
+    max_nodes: int
+    cpus_per_task: int
+    tasks_per_node: int
+    distribution: str
+    exact: bool
+    overlap: bool
+    nodelist: str
+    exclude: str
+    relative: int
+    memory_per_node_mb: int
+    memory_per_cpu_mb: int
+    gres: _containers.RepeatedScalarFieldContainer[str]
+    shape: _common_pb2.StepShape
+    interactive: bool
+    time_limit_secs: int
+    immediate: bool
+    wait_secs: float
+    submit_line: str
+    submit_host: str
+    def __init__(self, job_id: _Optional[int] = ..., request_id: _Optional[str] = ..., name: _Optional[str] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Iterable[str]] = ..., label: bool = ..., num_tasks: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., distribution: _Optional[str] = ..., exact: bool = ..., overlap: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., relative: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., shape: _Optional[_Union[_common_pb2.StepShape, _Mapping]] = ..., interactive: bool = ..., time_limit_secs: _Optional[int] = ..., immediate: bool = ..., wait_secs: _Optional[float] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ...) -> None: ...
+
+class CreateJobStepResponse(_message.Message):
+    __slots__ = ("busy", "text", "step", "nodes")
+    BUSY_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    busy: bool
+    text: str
+    step: _common_pb2.StepInfo
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    def __init__(self, busy: bool = ..., text: _Optional[str] = ..., step: _Optional[_Union[_common_pb2.StepInfo, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...
+
+class GetJobStepsRequest(_message.Message):
+    __slots__ = ("jobs", "users", "partitions", "nodes")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobTarget]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetJobStepsResponse(_message.Message):
+    __slots__ = ("steps", "server_time")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    steps: _containers.RepeatedCompositeFieldContainer[_common_pb2.StepInfo]
+    server_time: float
+    def __init__(self, steps: _Optional[_Iterable[_Union[_common_pb2.StepInfo, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class WatchStepRequest(_message.Message):
+    __slots__ = ("rid",)
+    RID_FIELD_NUMBER: _ClassVar[int]
+    rid: _common_pb2.RuntimeId
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ...) -> None: ...
+
+class WatchStepResponse(_message.Message):
+    __slots__ = ("step", "nodes")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    step: _common_pb2.StepInfo
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    def __init__(self, step: _Optional[_Union[_common_pb2.StepInfo, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...
+
+class RecoveryEntry(_message.Message):
+    __slots__ = ("rid", "state", "detail")
+    RID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    rid: _common_pb2.RuntimeId
+    state: RecoveryState
+    detail: str
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., state: _Optional[_Union[RecoveryState, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class RecoveryAnswer(_message.Message):
+    __slots__ = ("rid", "verdict", "verdict_id")
+    RID_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_ID_FIELD_NUMBER: _ClassVar[int]
+    rid: _common_pb2.RuntimeId
+    verdict: RecoveryVerdict
+    verdict_id: str
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., verdict: _Optional[_Union[RecoveryVerdict, str]] = ..., verdict_id: _Optional[str] = ...) -> None: ...
+
+class ReportStepdRecoveryRequest(_message.Message):
+    __slots__ = ("hostname", "node_token", "boot_id", "entries")
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    hostname: str
+    node_token: str
+    boot_id: str
+    entries: _containers.RepeatedCompositeFieldContainer[RecoveryEntry]
+    def __init__(self, hostname: _Optional[str] = ..., node_token: _Optional[str] = ..., boot_id: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[RecoveryEntry, _Mapping]]] = ...) -> None: ...
+
+class ReportStepdRecoveryResponse(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[RecoveryAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[RecoveryAnswer, _Mapping]]] = ...) -> None: ...

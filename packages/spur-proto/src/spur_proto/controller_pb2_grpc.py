@@ -66,6 +66,41 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.RequeueJobRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.RequeueJobResponse.FromString,
                 _registered_method=True)
+        self.SuspendJob = channel.unary_unary(
+                '/slurm.SlurmController/SuspendJob',
+                request_serializer=spur__proto_dot_controller__pb2.SuspendJobRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.SuspendJobResponse.FromString,
+                _registered_method=True)
+        self.ResumeJob = channel.unary_unary(
+                '/slurm.SlurmController/ResumeJob',
+                request_serializer=spur__proto_dot_controller__pb2.ResumeJobRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.ResumeJobResponse.FromString,
+                _registered_method=True)
+        self.CompleteJob = channel.unary_unary(
+                '/slurm.SlurmController/CompleteJob',
+                request_serializer=spur__proto_dot_controller__pb2.CompleteJobRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.CompleteJobResponse.FromString,
+                _registered_method=True)
+        self.JobKeepalive = channel.unary_unary(
+                '/slurm.SlurmController/JobKeepalive',
+                request_serializer=spur__proto_dot_controller__pb2.JobKeepaliveRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.JobKeepaliveResponse.FromString,
+                _registered_method=True)
+        self.CreateJobStep = channel.unary_unary(
+                '/slurm.SlurmController/CreateJobStep',
+                request_serializer=spur__proto_dot_controller__pb2.CreateJobStepRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.CreateJobStepResponse.FromString,
+                _registered_method=True)
+        self.GetJobSteps = channel.unary_unary(
+                '/slurm.SlurmController/GetJobSteps',
+                request_serializer=spur__proto_dot_controller__pb2.GetJobStepsRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.GetJobStepsResponse.FromString,
+                _registered_method=True)
+        self.WatchStep = channel.unary_stream(
+                '/slurm.SlurmController/WatchStep',
+                request_serializer=spur__proto_dot_controller__pb2.WatchStepRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.WatchStepResponse.FromString,
+                _registered_method=True)
         self.GetNodes = channel.unary_unary(
                 '/slurm.SlurmController/GetNodes',
                 request_serializer=spur__proto_dot_controller__pb2.GetNodesRequest.SerializeToString,
@@ -116,6 +151,11 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.ReportJobStatusRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.ReportJobStatusResponse.FromString,
                 _registered_method=True)
+        self.ReportStepdRecovery = channel.unary_unary(
+                '/slurm.SlurmController/ReportStepdRecovery',
+                request_serializer=spur__proto_dot_controller__pb2.ReportStepdRecoveryRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.ReportStepdRecoveryResponse.FromString,
+                _registered_method=True)
 
 
 class SlurmControllerServicer(object):
@@ -157,6 +197,55 @@ class SlurmControllerServicer(object):
 
     def RequeueJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuspendJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompleteJob(self, request, context):
+        """The end of an allocation by its owner (salloc): the command in it has ended like this.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def JobKeepalive(self, request, context):
+        """The client behind an allocation lives.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateJobStep(self, request, context):
+        """Steps.
+        Allots the next step id, places the tasks and launches them; answers when they run.  With the resources
+        in use by earlier steps the caller waits in line up to wait_secs and is then told "busy"; calling again
+        with the same request_id keeps its place.  A repeat after success gets the same step.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetJobSteps(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchStep(self, request, context):
+        """The step now, then again after every change, until it has ended for good.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -225,6 +314,13 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportStepdRecovery(self, request, context):
+        """What an agent found of supervisors after its start, or lost since; a verdict for each.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SlurmControllerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -257,6 +353,41 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.RequeueJob,
                     request_deserializer=spur__proto_dot_controller__pb2.RequeueJobRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.RequeueJobResponse.SerializeToString,
+            ),
+            'SuspendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendJob,
+                    request_deserializer=spur__proto_dot_controller__pb2.SuspendJobRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.SuspendJobResponse.SerializeToString,
+            ),
+            'ResumeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeJob,
+                    request_deserializer=spur__proto_dot_controller__pb2.ResumeJobRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.ResumeJobResponse.SerializeToString,
+            ),
+            'CompleteJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompleteJob,
+                    request_deserializer=spur__proto_dot_controller__pb2.CompleteJobRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.CompleteJobResponse.SerializeToString,
+            ),
+            'JobKeepalive': grpc.unary_unary_rpc_method_handler(
+                    servicer.JobKeepalive,
+                    request_deserializer=spur__proto_dot_controller__pb2.JobKeepaliveRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.JobKeepaliveResponse.SerializeToString,
+            ),
+            'CreateJobStep': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateJobStep,
+                    request_deserializer=spur__proto_dot_controller__pb2.CreateJobStepRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.CreateJobStepResponse.SerializeToString,
+            ),
+            'GetJobSteps': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJobSteps,
+                    request_deserializer=spur__proto_dot_controller__pb2.GetJobStepsRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.GetJobStepsResponse.SerializeToString,
+            ),
+            'WatchStep': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchStep,
+                    request_deserializer=spur__proto_dot_controller__pb2.WatchStepRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.WatchStepResponse.SerializeToString,
             ),
             'GetNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.GetNodes,
@@ -307,6 +438,11 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.ReportJobStatus,
                     request_deserializer=spur__proto_dot_controller__pb2.ReportJobStatusRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.ReportJobStatusResponse.SerializeToString,
+            ),
+            'ReportStepdRecovery': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportStepdRecovery,
+                    request_deserializer=spur__proto_dot_controller__pb2.ReportStepdRecoveryRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.ReportStepdRecoveryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -473,6 +609,195 @@ class SlurmController(object):
             '/slurm.SlurmController/RequeueJob',
             spur__proto_dot_controller__pb2.RequeueJobRequest.SerializeToString,
             spur__proto_dot_controller__pb2.RequeueJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/SuspendJob',
+            spur__proto_dot_controller__pb2.SuspendJobRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.SuspendJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/ResumeJob',
+            spur__proto_dot_controller__pb2.ResumeJobRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.ResumeJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompleteJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/CompleteJob',
+            spur__proto_dot_controller__pb2.CompleteJobRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.CompleteJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JobKeepalive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/JobKeepalive',
+            spur__proto_dot_controller__pb2.JobKeepaliveRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.JobKeepaliveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateJobStep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/CreateJobStep',
+            spur__proto_dot_controller__pb2.CreateJobStepRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.CreateJobStepResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJobSteps(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/GetJobSteps',
+            spur__proto_dot_controller__pb2.GetJobStepsRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.GetJobStepsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchStep(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/slurm.SlurmController/WatchStep',
+            spur__proto_dot_controller__pb2.WatchStepRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.WatchStepResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -743,6 +1068,33 @@ class SlurmController(object):
             '/slurm.SlurmController/ReportJobStatus',
             spur__proto_dot_controller__pb2.ReportJobStatusRequest.SerializeToString,
             spur__proto_dot_controller__pb2.ReportJobStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportStepdRecovery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/ReportStepdRecovery',
+            spur__proto_dot_controller__pb2.ReportStepdRecoveryRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.ReportStepdRecoveryResponse.FromString,
             options,
             channel_credentials,
             insecure,

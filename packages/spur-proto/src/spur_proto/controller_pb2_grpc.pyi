@@ -19,6 +19,13 @@ class SlurmControllerStub:
     CancelJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CancelJobRequest, controller_pb2.CancelJobResponse]
     UpdateJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateJobRequest, controller_pb2.UpdateJobResponse]
     RequeueJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.RequeueJobRequest, controller_pb2.RequeueJobResponse]
+    SuspendJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.SuspendJobRequest, controller_pb2.SuspendJobResponse]
+    ResumeJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.ResumeJobRequest, controller_pb2.ResumeJobResponse]
+    CompleteJob: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CompleteJobRequest, controller_pb2.CompleteJobResponse]
+    JobKeepalive: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.JobKeepaliveRequest, controller_pb2.JobKeepaliveResponse]
+    CreateJobStep: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CreateJobStepRequest, controller_pb2.CreateJobStepResponse]
+    GetJobSteps: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetJobStepsRequest, controller_pb2.GetJobStepsResponse]
+    WatchStep: grpc.aio.UnaryStreamMultiCallable[controller_pb2.WatchStepRequest, controller_pb2.WatchStepResponse]
     GetNodes: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetNodesRequest, controller_pb2.GetNodesResponse]
     UpdateNode: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]
     GetPartitions: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]
@@ -29,6 +36,7 @@ class SlurmControllerStub:
     DeregisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]
     DrainNode: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DrainNodeRequest, controller_pb2.DrainNodeResponse]
     ReportJobStatus: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.ReportJobStatusRequest, controller_pb2.ReportJobStatusResponse]
+    ReportStepdRecovery: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.ReportStepdRecoveryRequest, controller_pb2.ReportStepdRecoveryResponse]
 
 @type_check_only
 class SlurmControllerBlockingStub(SlurmControllerStub):
@@ -38,6 +46,13 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     CancelJob: grpc.UnaryUnaryMultiCallable[controller_pb2.CancelJobRequest, controller_pb2.CancelJobResponse]  # type: ignore[assignment]
     UpdateJob: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateJobRequest, controller_pb2.UpdateJobResponse]  # type: ignore[assignment]
     RequeueJob: grpc.UnaryUnaryMultiCallable[controller_pb2.RequeueJobRequest, controller_pb2.RequeueJobResponse]  # type: ignore[assignment]
+    SuspendJob: grpc.UnaryUnaryMultiCallable[controller_pb2.SuspendJobRequest, controller_pb2.SuspendJobResponse]  # type: ignore[assignment]
+    ResumeJob: grpc.UnaryUnaryMultiCallable[controller_pb2.ResumeJobRequest, controller_pb2.ResumeJobResponse]  # type: ignore[assignment]
+    CompleteJob: grpc.UnaryUnaryMultiCallable[controller_pb2.CompleteJobRequest, controller_pb2.CompleteJobResponse]  # type: ignore[assignment]
+    JobKeepalive: grpc.UnaryUnaryMultiCallable[controller_pb2.JobKeepaliveRequest, controller_pb2.JobKeepaliveResponse]  # type: ignore[assignment]
+    CreateJobStep: grpc.UnaryUnaryMultiCallable[controller_pb2.CreateJobStepRequest, controller_pb2.CreateJobStepResponse]  # type: ignore[assignment]
+    GetJobSteps: grpc.UnaryUnaryMultiCallable[controller_pb2.GetJobStepsRequest, controller_pb2.GetJobStepsResponse]  # type: ignore[assignment]
+    WatchStep: grpc.UnaryStreamMultiCallable[controller_pb2.WatchStepRequest, controller_pb2.WatchStepResponse]  # type: ignore[assignment]
     GetNodes: grpc.UnaryUnaryMultiCallable[controller_pb2.GetNodesRequest, controller_pb2.GetNodesResponse]  # type: ignore[assignment]
     UpdateNode: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]  # type: ignore[assignment]
     GetPartitions: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]  # type: ignore[assignment]
@@ -48,6 +63,7 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     DeregisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]  # type: ignore[assignment]
     DrainNode: grpc.UnaryUnaryMultiCallable[controller_pb2.DrainNodeRequest, controller_pb2.DrainNodeResponse]  # type: ignore[assignment]
     ReportJobStatus: grpc.UnaryUnaryMultiCallable[controller_pb2.ReportJobStatusRequest, controller_pb2.ReportJobStatusResponse]  # type: ignore[assignment]
+    ReportStepdRecovery: grpc.UnaryUnaryMultiCallable[controller_pb2.ReportStepdRecoveryRequest, controller_pb2.ReportStepdRecoveryResponse]  # type: ignore[assignment]
 
 class SlurmControllerServicer:
     def SubmitJob(self, request: controller_pb2.SubmitJobRequest, context: grpc.aio.ServicerContext[controller_pb2.SubmitJobRequest, controller_pb2.SubmitJobResponse]) -> Awaitable[controller_pb2.SubmitJobResponse]: ...
@@ -56,6 +72,13 @@ class SlurmControllerServicer:
     def CancelJob(self, request: controller_pb2.CancelJobRequest, context: grpc.aio.ServicerContext[controller_pb2.CancelJobRequest, controller_pb2.CancelJobResponse]) -> Awaitable[controller_pb2.CancelJobResponse]: ...
     def UpdateJob(self, request: controller_pb2.UpdateJobRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateJobRequest, controller_pb2.UpdateJobResponse]) -> Awaitable[controller_pb2.UpdateJobResponse]: ...
     def RequeueJob(self, request: controller_pb2.RequeueJobRequest, context: grpc.aio.ServicerContext[controller_pb2.RequeueJobRequest, controller_pb2.RequeueJobResponse]) -> Awaitable[controller_pb2.RequeueJobResponse]: ...
+    def SuspendJob(self, request: controller_pb2.SuspendJobRequest, context: grpc.aio.ServicerContext[controller_pb2.SuspendJobRequest, controller_pb2.SuspendJobResponse]) -> Awaitable[controller_pb2.SuspendJobResponse]: ...
+    def ResumeJob(self, request: controller_pb2.ResumeJobRequest, context: grpc.aio.ServicerContext[controller_pb2.ResumeJobRequest, controller_pb2.ResumeJobResponse]) -> Awaitable[controller_pb2.ResumeJobResponse]: ...
+    def CompleteJob(self, request: controller_pb2.CompleteJobRequest, context: grpc.aio.ServicerContext[controller_pb2.CompleteJobRequest, controller_pb2.CompleteJobResponse]) -> Awaitable[controller_pb2.CompleteJobResponse]: ...
+    def JobKeepalive(self, request: controller_pb2.JobKeepaliveRequest, context: grpc.aio.ServicerContext[controller_pb2.JobKeepaliveRequest, controller_pb2.JobKeepaliveResponse]) -> Awaitable[controller_pb2.JobKeepaliveResponse]: ...
+    def CreateJobStep(self, request: controller_pb2.CreateJobStepRequest, context: grpc.aio.ServicerContext[controller_pb2.CreateJobStepRequest, controller_pb2.CreateJobStepResponse]) -> Awaitable[controller_pb2.CreateJobStepResponse]: ...
+    def GetJobSteps(self, request: controller_pb2.GetJobStepsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetJobStepsRequest, controller_pb2.GetJobStepsResponse]) -> Awaitable[controller_pb2.GetJobStepsResponse]: ...
+    def WatchStep(self, request: controller_pb2.WatchStepRequest, context: grpc.aio.ServicerContext[controller_pb2.WatchStepRequest, controller_pb2.WatchStepResponse]) -> AsyncIterator[controller_pb2.WatchStepResponse]: ...
     def GetNodes(self, request: controller_pb2.GetNodesRequest, context: grpc.aio.ServicerContext[controller_pb2.GetNodesRequest, controller_pb2.GetNodesResponse]) -> Awaitable[controller_pb2.GetNodesResponse]: ...
     def UpdateNode(self, request: controller_pb2.UpdateNodeRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]) -> Awaitable[controller_pb2.UpdateNodeResponse]: ...
     def GetPartitions(self, request: controller_pb2.GetPartitionsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]) -> Awaitable[controller_pb2.GetPartitionsResponse]: ...
@@ -66,5 +89,6 @@ class SlurmControllerServicer:
     def DeregisterAgent(self, request: controller_pb2.DeregisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]) -> Awaitable[controller_pb2.DeregisterAgentResponse]: ...
     def DrainNode(self, request: controller_pb2.DrainNodeRequest, context: grpc.aio.ServicerContext[controller_pb2.DrainNodeRequest, controller_pb2.DrainNodeResponse]) -> Awaitable[controller_pb2.DrainNodeResponse]: ...
     def ReportJobStatus(self, request: controller_pb2.ReportJobStatusRequest, context: grpc.aio.ServicerContext[controller_pb2.ReportJobStatusRequest, controller_pb2.ReportJobStatusResponse]) -> Awaitable[controller_pb2.ReportJobStatusResponse]: ...
+    def ReportStepdRecovery(self, request: controller_pb2.ReportStepdRecoveryRequest, context: grpc.aio.ServicerContext[controller_pb2.ReportStepdRecoveryRequest, controller_pb2.ReportStepdRecoveryResponse]) -> Awaitable[controller_pb2.ReportStepdRecoveryResponse]: ...
 
 def add_SlurmControllerServicer_to_server(servicer: SlurmControllerServicer, server: grpc.aio.Server) -> None: ...
