@@ -1,3 +1,9 @@
 """What every test of the workspace shares.  The plug-ins are in tools/testkit."""
 
-pytest_plugins = ("testkit.properties", "testkit.skips", "testkit.leaks", "testkit.postgres")
+pytest_plugins = (
+    "testkit.properties",
+    "testkit.skips",
+    "testkit.leaks",
+    "testkit.postgres",
+    "testkit.crashes",
+)

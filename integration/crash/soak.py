@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from crash_harness import CONTROLLER, CrashCluster, supervisor_in
+from testkit.crash_cluster import CONTROLLER, CrashCluster, supervisor_in
 
 
 class Soak:
@@ -198,6 +198,7 @@ def soak(seconds: float, seed: int, only: frozenset[str] = frozenset()) -> tuple
     base = Path(tempfile.mkdtemp(prefix="soak-", dir="/tmp"))
     base.chmod(0o755)
     cluster = CrashCluster(base / "c")
+    cluster.start_all()
     run = Soak(cluster, seed, seconds, only)
     try:
         faults = run.run()

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,13 +71,20 @@ class CrashCluster:
     Args:
         fault: Python source that puts a fault into the supervisor program, see `_faulty`.
         silence: seconds after which a silent node is down.
+        settings: section -> key -> value in TOML, laid over those of the harness.
 
     Attributes:
         runs: the file in which every job notes `JOB.RESTARTS.PID` as its first act.
     """
 
     def __init__(
-        self, folder: Path, nodes: int = 2, cpus: int = 8, fault: str = "", silence: int = 90
+        self,
+        folder: Path,
+        nodes: int = 2,
+        cpus: int = 8,
+        fault: str = "",
+        silence: int = 90,
+        settings: dict[str, dict[str, str]] | None = None,
     ) -> None:
         self.folder = folder
         self.work = Path(tempfile.mkdtemp(prefix="crash-", dir=folder.parent))
@@ -86,10 +93,16 @@ class CrashCluster:
         self.runs.touch()
         self.runs.chmod(0o666)
         self.layout = home.create(folder, nodes, cpus, "")
-        agent = {"heartbeat_interval_secs": "1"}
+        wanted: dict[str, dict[str, str]] = {
+            "controller": {"heartbeat_timeout_secs": str(silence)},
+            "scheduler": {"kill_wait_secs": "2"},
+            "agent": {"heartbeat_interval_secs": "1"},
+        }
         if fault:
-            agent["stepd_path"] = json.dumps(str(self._faulty(fault)))
-        self._settings({"kill_wait_secs": "2"}, agent, silence)
+            wanted["agent"]["stepd_path"] = json.dumps(str(self._faulty(fault)))
+        for section, values in (settings or {}).items():
+            wanted.setdefault(section, {}).update(values)
+        self._settings(wanted)
         self.env = {
             "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
             "HOME": os.environ.get("HOME", "/"),
@@ -98,15 +111,15 @@ class CrashCluster:
         }
         self._lock = threading.Lock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self.start_all()
 
-    def _settings(self, scheduler: dict[str, str], agent: dict[str, str], silence: int) -> None:
+    def _settings(self, wanted: dict[str, dict[str, str]]) -> None:
+        """Add keys to the sections of the configuration, which may be there already."""
         text = self.layout.config.read_text()
-        beats = f"[controller]\nheartbeat_timeout_secs = {silence}\n"
-        self.layout.config.write_text(text.replace("[controller]\n", beats))
-        with self.layout.config.open("a") as file:
-            for section, values in (("scheduler", scheduler), ("agent", agent)):
-                file.write(f"\n[{section}]\n" + "".join(f"{k} = {v}\n" for k, v in values.items()))
+        for section, values in wanted.items():
+            lines = "".join(f"{key} = {value}\n" for key, value in values.items())
+            head = f"[{section}]\n"
+            text = text.replace(head, head + lines) if head in text else f"{text}\n{head}{lines}"
+        self.layout.config.write_text(text)
 
     def _faulty(self, fault: str) -> Path:
         """A supervisor program that has `fault`, which may call `die()`, the first time only: SIGKILL to
@@ -138,27 +151,37 @@ class CrashCluster:
         """Names of the agents."""
         return [name for name in self.layout.daemons if name != CONTROLLER]
 
-    def start(self, name: str, *, wait: bool = False) -> None:
-        """Start the daemon if it does not run."""
+    def start(self, name: str, *, wait: bool = False, faults: str = "", prefix: Sequence[str] = ()) -> None:
+        """Start the daemon if it does not run.
+
+        Args:
+            faults: names of fault points (spur_core.faults) for it and its supervisors, joined by commas;
+                each strikes once.
+            prefix: words in front of its command, such as `unshare -m`.
+        """
         with self._lock:
             child = self._children.get(name)
             if child is None or child.poll() is not None:
-                self._launch(name)
+                self._launch(name, faults, prefix)
         if wait:
             until(lambda: self.ready(name), f"{name} is ready")
 
-    def _launch(self, name: str) -> None:
+    def _launch(self, name: str, faults: str, prefix: Sequence[str]) -> None:
+        struck = self.work / f"struck-{name}-{len(list(self.work.iterdir()))}"
+        env = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
+        if faults:
+            env |= {"SPUR_FAULT": faults, "SPUR_TEST_FAULTS": "1", "SPUR_FAULT_ONCE": str(struck)}
         words = self.layout.command(name)
         if name == CONTROLLER:
             words.append("--paranoid")
         run = self.folder / "run"
         with open(run / f"{name}.ready", "wb") as out, open(self.log(name), "ab") as err:
             child = subprocess.Popen(
-                [str(BIN / words[0]), *words[1:]],
+                [*prefix, str(BIN / words[0]), *words[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"},
+                env=env,
                 cwd=self.folder,
                 start_new_session=True,
             )
