@@ -215,12 +215,38 @@ def bench_memory(cluster: Cluster) -> list[Row]:
     return rows
 
 
+def bench_supervisors(_cluster: Cluster) -> list[Row]:
+    """Spawn latency and memory in both modes, without a cluster."""
+    import supervisors
+
+    return supervisors.spawn_rows(pss_mib)
+
+
+def bench_restart(_cluster: Cluster) -> list[Row]:
+    """An agent's restart over 200 sessions."""
+    import supervisors
+
+    cluster = Cluster(cpus=256)
+    up = cluster.folder / "up"
+    try:
+        return supervisors.restart_rows(
+            cluster.run,
+            up / "log" / "spurd-node1.log",
+            lambda: print(cluster.run("spur", "restart", "--dir", str(up), "spurd-node1", "--kill"), end=""),
+            pss_mib,
+        )
+    finally:
+        cluster.close()
+
+
 PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "cli": bench_cli,
     "latency": bench_latency,
     "submit": bench_submit,
     "throughput": bench_throughput,
     "memory": bench_memory,
+    "supervisors": bench_supervisors,
+    "restart": bench_restart,
 }
 
 
