@@ -384,13 +384,15 @@ class SessionReady(_message.Message):
     def __init__(self, stdin_offset: _Optional[int] = ..., writer: bool = ..., pty: bool = ...) -> None: ...
 
 class InteractiveSessionResponse(_message.Message):
-    __slots__ = ("output", "exit", "ready", "stdin_accepted")
+    __slots__ = ("output", "exit", "ready", "stdin_accepted", "task_exit")
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     EXIT_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     STDIN_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TASK_EXIT_FIELD_NUMBER: _ClassVar[int]
     output: OutputChunk
     exit: StepExit
     ready: SessionReady
     stdin_accepted: int
-    def __init__(self, output: _Optional[_Union[OutputChunk, _Mapping]] = ..., exit: _Optional[_Union[StepExit, _Mapping]] = ..., ready: _Optional[_Union[SessionReady, _Mapping]] = ..., stdin_accepted: _Optional[int] = ...) -> None: ...
+    task_exit: RankExit
+    def __init__(self, output: _Optional[_Union[OutputChunk, _Mapping]] = ..., exit: _Optional[_Union[StepExit, _Mapping]] = ..., ready: _Optional[_Union[SessionReady, _Mapping]] = ..., stdin_accepted: _Optional[int] = ..., task_exit: _Optional[_Union[RankExit, _Mapping]] = ...) -> None: ...
