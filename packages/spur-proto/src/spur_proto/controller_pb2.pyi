@@ -438,12 +438,14 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, register_again: bool = ...) -> None: ...
 
 class DeregisterAgentRequest(_message.Message):
-    __slots__ = ("node", "reason")
+    __slots__ = ("node", "reason", "held")
     NODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     node: str
     reason: str
-    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[HeldStep]
+    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
 
 class DeregisterAgentResponse(_message.Message):
     __slots__ = ()
