@@ -14,6 +14,7 @@ class LaunchFailure(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LAUNCH_FAILURE_JOB: _ClassVar[LaunchFailure]
     LAUNCH_FAILURE_NODE: _ClassVar[LaunchFailure]
     LAUNCH_FAILURE_RESOURCES: _ClassVar[LaunchFailure]
+    LAUNCH_FAILURE_PROLOG: _ClassVar[LaunchFailure]
 
 class OutputStream(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -31,6 +32,7 @@ LAUNCH_FAILURE_UNSPECIFIED: LaunchFailure
 LAUNCH_FAILURE_JOB: LaunchFailure
 LAUNCH_FAILURE_NODE: LaunchFailure
 LAUNCH_FAILURE_RESOURCES: LaunchFailure
+LAUNCH_FAILURE_PROLOG: LaunchFailure
 OUTPUT_STREAM_UNSPECIFIED: OutputStream
 OUTPUT_STREAM_STDOUT: OutputStream
 OUTPUT_STREAM_STDERR: OutputStream
@@ -40,7 +42,7 @@ SESSION_MODE_WATCHER: SessionMode
 SESSION_MODE_EXEC: SessionMode
 
 class LaunchSpec(_message.Message):
-    __slots__ = ("rid", "cluster_name", "job_name", "user", "uid", "gid", "partition", "account", "qos", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "spool_output", "label", "rlimits", "nodes", "node_index", "slice", "total_tasks", "cpus_per_task", "tasks_per_node", "tasks_given", "tasks_per_node_text", "cpus_per_node_text", "memory_per_node_mb", "memory_per_cpu_mb", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "restarts", "start_at", "end_at", "submit_host", "submit_dir", "dependency", "kill_wait_secs", "cpus_per_task_given", "hold", "job_lifetime", "shape", "job_slice", "step_nodes", "step_node_index", "step_tasks_per_node_text", "step_name", "distribution", "overlap", "exact", "step_tasks", "job_tasks")
+    __slots__ = ("rid", "cluster_name", "job_name", "user", "uid", "gid", "partition", "account", "qos", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "spool_output", "label", "rlimits", "nodes", "node_index", "slice", "total_tasks", "cpus_per_task", "tasks_per_node", "tasks_given", "tasks_per_node_text", "cpus_per_node_text", "memory_per_node_mb", "memory_per_cpu_mb", "array_job_id", "array_task_id", "array_task_count", "array_task_min", "array_task_max", "array_task_step", "restarts", "start_at", "end_at", "submit_host", "submit_dir", "dependency", "kill_wait_secs", "cpus_per_task_given", "hold", "job_lifetime", "shape", "job_slice", "step_nodes", "step_node_index", "step_tasks_per_node_text", "step_name", "distribution", "overlap", "exact", "step_tasks", "job_tasks", "srun_host", "srun_address", "comment")
     RID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +103,9 @@ class LaunchSpec(_message.Message):
     EXACT_FIELD_NUMBER: _ClassVar[int]
     STEP_TASKS_FIELD_NUMBER: _ClassVar[int]
     JOB_TASKS_FIELD_NUMBER: _ClassVar[int]
+    SRUN_HOST_FIELD_NUMBER: _ClassVar[int]
+    SRUN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
     rid: _common_pb2.RuntimeId
     cluster_name: str
     job_name: str
@@ -161,7 +166,10 @@ class LaunchSpec(_message.Message):
     exact: bool
     step_tasks: int
     job_tasks: int
-    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., spool_output: bool = ..., label: bool = ..., rlimits: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., node_index: _Optional[int] = ..., slice: _Optional[_Union[_common_pb2.NodeSlice, _Mapping]] = ..., total_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., tasks_given: bool = ..., tasks_per_node_text: _Optional[str] = ..., cpus_per_node_text: _Optional[str] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., restarts: _Optional[int] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[str] = ..., dependency: _Optional[str] = ..., kill_wait_secs: _Optional[int] = ..., cpus_per_task_given: bool = ..., hold: bool = ..., job_lifetime: bool = ..., shape: _Optional[_Union[_common_pb2.StepShape, _Mapping]] = ..., job_slice: _Optional[_Union[_common_pb2.NodeSlice, _Mapping]] = ..., step_nodes: _Optional[_Iterable[str]] = ..., step_node_index: _Optional[int] = ..., step_tasks_per_node_text: _Optional[str] = ..., step_name: _Optional[str] = ..., distribution: _Optional[str] = ..., overlap: bool = ..., exact: bool = ..., step_tasks: _Optional[int] = ..., job_tasks: _Optional[int] = ...) -> None: ...
+    srun_host: str
+    srun_address: str
+    comment: str
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., cluster_name: _Optional[str] = ..., job_name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., spool_output: bool = ..., label: bool = ..., rlimits: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., node_index: _Optional[int] = ..., slice: _Optional[_Union[_common_pb2.NodeSlice, _Mapping]] = ..., total_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., tasks_given: bool = ..., tasks_per_node_text: _Optional[str] = ..., cpus_per_node_text: _Optional[str] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_task_count: _Optional[int] = ..., array_task_min: _Optional[int] = ..., array_task_max: _Optional[int] = ..., array_task_step: _Optional[int] = ..., restarts: _Optional[int] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., submit_host: _Optional[str] = ..., submit_dir: _Optional[str] = ..., dependency: _Optional[str] = ..., kill_wait_secs: _Optional[int] = ..., cpus_per_task_given: bool = ..., hold: bool = ..., job_lifetime: bool = ..., shape: _Optional[_Union[_common_pb2.StepShape, _Mapping]] = ..., job_slice: _Optional[_Union[_common_pb2.NodeSlice, _Mapping]] = ..., step_nodes: _Optional[_Iterable[str]] = ..., step_node_index: _Optional[int] = ..., step_tasks_per_node_text: _Optional[str] = ..., step_name: _Optional[str] = ..., distribution: _Optional[str] = ..., overlap: bool = ..., exact: bool = ..., step_tasks: _Optional[int] = ..., job_tasks: _Optional[int] = ..., srun_host: _Optional[str] = ..., srun_address: _Optional[str] = ..., comment: _Optional[str] = ...) -> None: ...
 
 class LaunchJobRequest(_message.Message):
     __slots__ = ("spec", "target_node", "launch_token", "term")
@@ -232,20 +240,22 @@ class AgentSuspendJobResponse(_message.Message):
     def __init__(self, steps: _Optional[int] = ...) -> None: ...
 
 class AgentCancelJobRequest(_message.Message):
-    __slots__ = ("rid", "signal", "grace_secs", "reason", "batch_only", "term")
+    __slots__ = ("rid", "signal", "grace_secs", "reason", "batch_only", "term", "steps_only")
     RID_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     GRACE_SECS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     BATCH_ONLY_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    STEPS_ONLY_FIELD_NUMBER: _ClassVar[int]
     rid: _common_pb2.RuntimeId
     signal: int
     grace_secs: int
     reason: str
     batch_only: bool
     term: int
-    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., signal: _Optional[int] = ..., grace_secs: _Optional[int] = ..., reason: _Optional[str] = ..., batch_only: bool = ..., term: _Optional[int] = ...) -> None: ...
+    steps_only: bool
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., signal: _Optional[int] = ..., grace_secs: _Optional[int] = ..., reason: _Optional[str] = ..., batch_only: bool = ..., term: _Optional[int] = ..., steps_only: bool = ...) -> None: ...
 
 class AgentCancelJobResponse(_message.Message):
     __slots__ = ("active",)

@@ -200,7 +200,7 @@ class JobSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., step: _Optional[_Union[StepShape, _Mapping]] = ...) -> None: ...
 
 class StepShape(_message.Message):
-    __slots__ = ("pty", "pty_rows", "pty_cols", "commands", "cpu_bind", "stdin_rank", "task_prolog", "task_epilog", "mpi")
+    __slots__ = ("pty", "pty_rows", "pty_cols", "commands", "cpu_bind", "stdin_rank", "task_prolog", "task_epilog", "mpi", "gpu_bind", "gpus_per_task")
     PTY_FIELD_NUMBER: _ClassVar[int]
     PTY_ROWS_FIELD_NUMBER: _ClassVar[int]
     PTY_COLS_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +210,8 @@ class StepShape(_message.Message):
     TASK_PROLOG_FIELD_NUMBER: _ClassVar[int]
     TASK_EPILOG_FIELD_NUMBER: _ClassVar[int]
     MPI_FIELD_NUMBER: _ClassVar[int]
+    GPU_BIND_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     pty: bool
     pty_rows: int
     pty_cols: int
@@ -219,7 +221,9 @@ class StepShape(_message.Message):
     task_prolog: str
     task_epilog: str
     mpi: str
-    def __init__(self, pty: bool = ..., pty_rows: _Optional[int] = ..., pty_cols: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., cpu_bind: _Optional[str] = ..., stdin_rank: _Optional[int] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., mpi: _Optional[str] = ...) -> None: ...
+    gpu_bind: str
+    gpus_per_task: int
+    def __init__(self, pty: bool = ..., pty_rows: _Optional[int] = ..., pty_cols: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[RankCommand, _Mapping]]] = ..., cpu_bind: _Optional[str] = ..., stdin_rank: _Optional[int] = ..., task_prolog: _Optional[str] = ..., task_epilog: _Optional[str] = ..., mpi: _Optional[str] = ..., gpu_bind: _Optional[str] = ..., gpus_per_task: _Optional[int] = ...) -> None: ...
 
 class RankCommand(_message.Message):
     __slots__ = ("ranks", "argv")
