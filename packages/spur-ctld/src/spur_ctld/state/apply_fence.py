@@ -17,10 +17,16 @@ def live_nodes(job: Job) -> tuple[str, ...]:
 
 
 def begin(state: ClusterState, op: FenceBegin) -> Done:
-    """Open a fence over exactly this attempt."""
+    """Open a fence over exactly this attempt.
+
+    Recovery fences what nobody ends yet: of racing reports one has its way, and none turns an end that was
+    asked for into another.
+    """
     job = current(state, op.job_id, op.attempt)
     if isinstance(job, Refusal):
         return Done(refusal=job)
+    if op.recovery and job.fence is not None:
+        return Done(refusal=Refusal("wrong_state", "the attempt is being ended already"))
     outcome = op.outcome
     if outcome is JobState.PENDING and not job.request.requeue:
         outcome = JobState.NODE_FAIL
@@ -33,6 +39,7 @@ def begin(state: ClusterState, op: FenceBegin) -> Done:
         at=op.at,
         why="recovery" if op.recovery else op.why,
         may_have_run=op.recovery,
+        exit=op.exit,
     )
     if not begin_fence(state, job, fence):
         return Done(refusal=Refusal("wrong_state", "the attempt is being ended already"))

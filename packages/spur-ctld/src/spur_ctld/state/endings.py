@@ -126,7 +126,7 @@ def apply_outcome(state: ClusterState, job: Job, at: float) -> None:
         at,
         reason=fence.reason,
         desc=fence.desc,
-        exit_status=exits.get(outcome, job.exit),
+        exit_status=fence.exit if fence.exit is not None else exits.get(outcome, job.exit),
         kill_uid=fence.kill_uid,
     )
 

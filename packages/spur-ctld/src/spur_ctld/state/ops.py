@@ -137,6 +137,8 @@ class FenceBegin(Op, frozen=True, kw_only=True, tag="fence_begin"):
     why: str = ""
     kill_uid: int | None = None
     recovery: bool = False
+    #: As `Fence.exit`.
+    exit: Exit | None = None
 
 
 class FenceConfirm(Op, frozen=True, kw_only=True, tag="fence_confirm"):

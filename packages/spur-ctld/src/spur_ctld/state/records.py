@@ -149,6 +149,8 @@ class Fence(Record, frozen=True, kw_only=True):
     why: str = ""
     #: The launch was not confirmed, but user code may have begun: the next run counts as a restart.
     may_have_run: bool = False
+    #: The exit that the job shows afterwards; None = the usual one of its outcome.
+    exit: Exit | None = None
 
 
 class Job(Record, frozen=True, kw_only=True):
