@@ -65,7 +65,7 @@ def test_claims_of_a_correctly_signed_token(change, error, claims, forge, subkey
     token = forge(claims | change, subkey(key, USER))
     if error is None:
         who = verify(key, token, USER, now, cluster="c1")
-        assert who == (USER, "alice", 1000, True)
+        assert who == (USER, "alice", 1000, True, "")
         return
     with pytest.raises(error):
         verify(key, token, USER, now, cluster="c1")
@@ -259,6 +259,7 @@ def test_codes_and_texts_are_distinct(key, now):
         errors.NotYetValid(5),
         errors.WrongKind("node", ("user",)),
         errors.WrongAudience("a", "b"),
+        errors.NotTheHolder("n1"),
         errors.NoKeyConfigured(),
     ]
     assert {type(e) for e in family} == set(errors.CredentialError.__subclasses__())

@@ -36,8 +36,10 @@ def test_launch_round_trip(job, attempt, step, uid, gid, spec):
 
 
 def test_node_and_controller(key, now):
-    assert verify(key, mint_node(key, "n1", now=now), NODE, now) == (NODE, "n1", None, True)
-    assert verify(key, mint_controller(key, now=now), CONTROLLER, now) == (CONTROLLER, "spurctld", None, True)
+    assert verify(key, mint_node(key, "n1", now=now), NODE, now) == (NODE, "n1", None, True, "")
+    assert verify(key, mint_controller(key, now=now), CONTROLLER, now) == Identity(
+        CONTROLLER, "spurctld", None, True
+    )
 
 
 def test_several_kinds_are_accepted_where_several_are_named(key, now):

@@ -9,6 +9,7 @@ Nothing heavy is imported here: a command that only shows a queue pays for no cr
 * `verify`     checking them
 * `gate`       what a server makes of an authorization header, by mode
 * `ownership`  who may act on whose job
+* `node_names` who may register as a node, and speak for it
 * `posture`    which `[auth]` settings are refused or warned about
 * `errors`     the ways in which a credential can be refused
 """

@@ -76,6 +76,15 @@ class WrongAudience(CredentialError):
         super().__init__(f"credential is for {got!r}, not for {wanted!r}")
 
 
+class NotTheHolder(CredentialError):
+    """Genuine and for that node, but another agent has the node's name at present."""
+
+    code = "credential_not_current"
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"node {node} is registered by another agent; register again")
+
+
 class NoKeyConfigured(CredentialError):
     """A token came, and this server has no key to check it with."""
 

@@ -35,6 +35,8 @@ NODE_TTL_SECS: Final = 7 * 86400
 CONTROLLER_TTL_SECS: Final = 300
 #: Life of a launch statement; a launch that takes longer is signed again.
 LAUNCH_TTL_SECS: Final = 300
+#: Characters of a holder's secret; longer ones are none of ours.
+MAX_HOLDER_CHARS: Final = 128
 #: The subject of every controller token.
 CONTROLLER_SUBJECT: Final = "spurctld"
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         name: str
         uid: int | None
         verified: bool
+        holder: str = ""
 
     class _LaunchStatement(NamedTuple):
         rid: RuntimeId
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
         spec_digest: str
         node: str
 else:  # typing costs more start-up time than this whole module
-    _Identity = namedtuple("_Identity", ("kind", "name", "uid", "verified"))
+    _Identity = namedtuple("_Identity", ("kind", "name", "uid", "verified", "holder"), defaults=("",))
     _LaunchStatement = namedtuple("_LaunchStatement", ("rid", "uid", "gid", "spec_digest", "node"))
 
 
@@ -65,6 +68,7 @@ class Identity(_Identity):
     name: user or node name; empty for a caller that says nothing.
     uid: the uid in a user's token; None when not known.  The controller looks uid and gid up itself.
     verified: True only when a signature was checked.
+    holder: of a node: what the agent that has the node's name at present knows, and no other; else empty.
     """
 
     __slots__ = ()

@@ -8,6 +8,7 @@ from spur_auth.kinds import (
     CONTROLLER_TTL_SECS,
     LAUNCH,
     LAUNCH_TTL_SECS,
+    MAX_HOLDER_CHARS,
     NODE,
     NODE_TTL_SECS,
     USER,
@@ -54,11 +55,22 @@ def mint_user(key: bytes, user: str, uid: int | None, ttl: float, now: float, *,
     return _sign(key, USER, claims, ttl, now, cluster)
 
 
-def mint_node(key: bytes, node: str, now: float, ttl: float = NODE_TTL_SECS, *, cluster: str = "") -> str:
-    """A token for the agent of the node of that name."""
+def mint_node(
+    key: bytes, node: str, now: float, ttl: float = NODE_TTL_SECS, *, cluster: str = "", holder: str = ""
+) -> str:
+    """A token for the agent of the node of that name.
+
+    Args:
+        holder: the secret of the agent that has the name (`node_names`); empty = an agent without one.
+    """
     if not node:
         raise RequestError("a node token needs a node name")
-    return _sign(key, NODE, {"sub": node}, ttl, now, cluster)
+    if len(holder) > MAX_HOLDER_CHARS:
+        raise RequestError(f"a holder's secret has at most {MAX_HOLDER_CHARS} characters")
+    claims: dict[str, object] = {"sub": node}
+    if holder:
+        claims["hid"] = holder
+    return _sign(key, NODE, claims, ttl, now, cluster)
 
 
 def mint_controller(key: bytes, now: float, ttl: float = CONTROLLER_TTL_SECS, *, cluster: str = "") -> str:

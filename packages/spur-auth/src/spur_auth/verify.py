@@ -25,6 +25,8 @@ from spur_auth.kinds import (
     CONTROLLER_SUBJECT,
     LAUNCH,
     LEEWAY_SECS,
+    MAX_HOLDER_CHARS,
+    NODE,
     TOKEN_KINDS,
     USER,
     Identity,
@@ -62,7 +64,7 @@ def verify(
     if got == CONTROLLER and name != CONTROLLER_SUBJECT:
         raise MalformedCredential(f"a controller credential names {name!r}")
     uid = _u32(claims, "uid") if got == USER and "uid" in claims else None
-    return Identity(got, name, uid, True)
+    return Identity(got, name, uid, True, _holder(claims) if got == NODE else "")
 
 
 def verify_launch(
@@ -159,6 +161,13 @@ def _check_times(claims: dict[str, Any], now: float) -> None:
         raise NotYetValid(int(starts - now))
     if now >= times["exp"] + LEEWAY_SECS:
         raise ExpiredCredential(int(now - times["exp"]))
+
+
+def _holder(claims: dict[str, Any]) -> str:
+    value = claims.get("hid", "")
+    if not isinstance(value, str) or len(value) > MAX_HOLDER_CHARS:
+        raise MalformedCredential("claim hid is not a holder's secret")
+    return value
 
 
 def _is_u32(value: object) -> bool:
