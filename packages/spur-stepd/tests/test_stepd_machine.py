@@ -293,6 +293,76 @@ def test_a_deleted_session_is_owed_nothing():
     assert running().session_checked(False, 1.0) == []
 
 
+def held(grace=5.0):
+    machine = made((), grace)
+    machine.ready(0.0)
+    machine.start()
+    machine.tasks_ready()
+    machine.start_recorded()
+    return machine
+
+
+def test_a_step_without_tasks_runs_at_its_start_and_until_it_is_ended():
+    machine = made(())
+    machine.ready(0.0)
+    assert machine.start() == [m.Launch()]
+    assert machine.tasks_ready() == [m.RecordStart()]
+    assert machine.start_recorded() == [m.OpenGate(), m.AnswerStart()]
+    assert machine.start() == [m.AnswerStart()]
+    assert machine.state == m.RUNNING
+    assert machine.next_deadline() is None  # for ever
+    assert names(machine.teardown("cancelled", "agent", 5.0, 10.0)) == [
+        *("Record", "LastWords", "Deliver", "Deliver", "CheckHeld"),
+    ]
+    assert machine.held(0, 10.0) == [m.ObserveExit()]
+    assert machine.next_deadline() is None
+    assert names(machine.exit_written(3, 10.0)) == ["AnswerWaits", "Push", "KillLeftovers"]
+    assert machine.leftovers(0, 10.0) == [m.Cleanup(0)]
+    assert machine.cleaned(10.0) == []
+    assert names(machine.ack(3, "agent")) == ["Record", "Quit"]
+
+
+def test_processes_in_a_step_without_tasks_have_until_the_kill():
+    machine = held()
+    machine.teardown("cancelled", "agent", 5.0, 10.0)
+    now = 10.0
+    while not machine.held(2, now):
+        now = machine.next_deadline()
+        if (actions := machine.tick(now)) != [m.CheckHeld()]:
+            break
+    assert actions == [m.ObserveExit()]  # what is still there is a leftover
+    assert now == 15.0
+    assert machine.held(2, 15.1) == []
+
+
+def test_a_step_without_tasks_and_without_grace_ends_at_once():
+    machine = held()
+    assert names(machine.teardown("", "agent", 0.0, 10.0)) == ["Record", "LastWords", "CheckHeld"]
+    assert machine.tick(10.0) == [m.ObserveExit()]
+    assert machine.held(3, 10.0) == []
+
+
+def test_a_suspended_step_without_tasks_is_thawed_to_end():
+    machine = held()
+    machine.suspend()
+    assert "Thaw" in names(machine.teardown("cancelled", "agent", 5.0, 10.0))
+    assert machine.held(0, 10.0) == [m.ObserveExit()]
+
+
+def test_a_step_at_a_terminal_is_hung_up_as_well():
+    """A shell at a terminal ignores SIGTERM; it need not be waited for until the kill."""
+    machine = m.Machine((0,), 60.0, 5.0, hangs_up=True)
+    machine.ready(0.0)
+    machine.start()
+    machine.tasks_ready()
+    machine.start_recorded()
+    machine.execed()
+    assert machine.teardown("cancelled", "agent", None, 10.0)[2:] == [TERM, m.Deliver(signal.SIGHUP), CONT]
+    assert machine.next_deadline() == 15.0
+    assert machine.tick(15.0) == [m.KillAll()]
+    assert machine.task_ended(0) == [m.ObserveExit()]
+
+
 EVENTS = (
     lambda x, t: x.start(),
     lambda x, t: x.tasks_ready() and x.start_recorded(),

@@ -81,6 +81,11 @@ def step_name(step_id: int) -> str:
     return _STEP_NAMES.get(step_id) or str(step_id)
 
 
+def is_step(step_id: int) -> bool:
+    """True for every step that can run: the numbered ones, interactive, batch and extern."""
+    return is_numbered(step_id) or step_id in (STEP_INTERACTIVE, STEP_BATCH, STEP_EXTERN)
+
+
 def parse_step_name(text: str) -> int:
     """The step id that `text` names.
 

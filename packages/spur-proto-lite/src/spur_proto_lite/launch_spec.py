@@ -123,7 +123,7 @@ class LaunchSpec(Record):
     job_cpu_ids: tuple[int, ...] = ()
     job_memory_mb: int = 0
 
-    #: Empty = one task of rank 0.
+    #: Empty = one task of rank 0, unless `hold`.
     tasks: tuple[TaskSpec, ...] = ()
 
     #: No task at all: the step holds an allocation, or its place on a further node, until it is ended.
@@ -175,7 +175,9 @@ class LaunchSpec(Record):
         return is_numbered(self.rid.step_id)
 
     def task_list(self) -> tuple[TaskSpec, ...]:
-        """The tasks; one of rank 0 when none is listed."""
+        """The tasks; one of rank 0 when none is listed, none at all of a step that only holds."""
+        if self.hold:
+            return ()
         return self.tasks or (TaskSpec(rank=0, local_rank=0),)
 
     def encode(self) -> bytes:

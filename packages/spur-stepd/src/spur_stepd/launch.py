@@ -78,7 +78,7 @@ def check(spec: LaunchSpec, privileges: Privileges) -> None:
             node,
             f"an agent of uid {os.getuid()} cannot run a job of uid {spec.uid}: it must be started as root",
         )
-    if not spec.script and not spec.argv:
+    if not (spec.script or spec.argv or spec.hold or (spec.tasks and all(t.argv for t in spec.tasks))):
         raise StartFailure(job, "neither a script nor a program is given")
     if spec.label and not spec.spool_output:
         raise StartFailure(job, "labelled output needs an attached client (spool_output)")
@@ -103,7 +103,7 @@ def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachme
     files: prepare.TaskFiles | None = None
     try:
         directory = prepare.work_dir(spec, privileges)
-        if spec.script:
+        if spec.script and not spec.hold:
             spooled = prepare.spool_script(spec, state, privileges)
         files = prepare.TaskFiles(spec, directory.path)
         plan = task.Plan(
@@ -115,7 +115,7 @@ def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachme
         if directory.warning:
             warnings.append(directory.warning.strip())
         tasks, gate, stderr = _fork_all(spec, plan, privileges, files, attachments)
-        paths = ("", "", "") if spec.spool_output else files.paths(spec.task_list()[0])
+        paths = ("", "", "") if spec.spool_output or not tasks else files.paths(spec.task_list()[0])
     except BaseException:
         attachments.abort()
         _undo(groups, directory, spooled, privileges)
@@ -126,7 +126,7 @@ def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachme
     return Launched(
         tasks=tasks,
         groups=groups,
-        pgid=tasks[0].pid,
+        pgid=tasks[0].pid if tasks else 0,
         gate=gate,
         work_dir=directory,
         script=spooled,

@@ -6,130 +6,46 @@ do, in order; the shell answers some of them with another event.  `TRANSITIONS` 
     Launch ──► start_failed | tasks_ready ──► RecordStart ──► start_failed | start_recorded ──► OpenGate
     ObserveExit ──► exit_written | exit_not_written
     Push ──► pushed          KillLeftovers ──► leftovers          Cleanup ──► cleaned
+    CheckHeld ──► held
+
+A step without tasks ("hold") runs from its start until somebody ends it.
 """
 
 from __future__ import annotations
 
 import signal
-from collections import namedtuple
 
 from spur_core.errors import IllegalTransition
 from spur_proto_lite import notify
+from spur_stepd.actions import (
+    AbortTasks,
+    AnswerStart,
+    AnswerWaits,
+    CheckHeld,
+    CheckOom,
+    CheckSession,
+    Cleanup,
+    Deliver,
+    Freeze,
+    KillAll,
+    KillLeftovers,
+    LastWords,
+    Launch,
+    ObserveExit,
+    OpenGate,
+    Push,
+    Quit,
+    Record,
+    RecordStart,
+    Thaw,
+)
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, NamedTuple
+    from typing import Final
 
-    class Launch(NamedTuple):
-        """Groups, work dir, script, files, and the tasks forked up to the gate."""
-
-    class RecordStart(NamedTuple):
-        """Journal `Started`, rewrite the descriptor."""
-
-    class OpenGate(NamedTuple):
-        """Let the tasks exec."""
-
-    class AnswerStart(NamedTuple):
-        """Answer everybody who asked for `start`."""
-
-    class AbortTasks(NamedTuple):
-        """Kill tasks that wait at the gate."""
-
-    class Record(NamedTuple):
-        """Append to the journal."""
-
-        event: str
-        data: dict[str, object]
-
-    class Deliver(NamedTuple):
-        """Send a signal to every process of the step."""
-
-        signal: int
-
-    class KillAll(NamedTuple):
-        """SIGKILL to the whole step at once."""
-
-    class CheckOom(NamedTuple):
-        """Count the processes that the kernel has killed."""
-
-    class Freeze(NamedTuple):
-        """Stop the step."""
-
-    class Thaw(NamedTuple):
-        """Let it go on."""
-
-    class LastWords(NamedTuple):
-        """Tell the user in the job's stderr why it ends."""
-
-        reason: str
-
-    class ObserveExit(NamedTuple):
-        """Read the OOM evidence, write the exit to the disk."""
-
-    class AnswerWaits(NamedTuple):
-        """Answer everybody who waits for the exit."""
-
-    class Push(NamedTuple):
-        """Notify the agent."""
-
-    class KillLeftovers(NamedTuple):
-        """Kill what the tasks have left behind and count what is still there."""
-
-    class Cleanup(NamedTuple):
-        """Remove groups, script and scratch.  `left`: processes that would not die."""
-
-        left: int
-
-    class CheckSession(NamedTuple):
-        """Look whether the session directory still exists."""
-
-    class Quit(NamedTuple):
-        """End the supervisor once its answers are out."""
-
-        code: int
-
-    Action = (
-        Launch
-        | RecordStart
-        | OpenGate
-        | AnswerStart
-        | AbortTasks
-        | Record
-        | Deliver
-        | KillAll
-        | CheckOom
-        | Freeze
-        | Thaw
-        | LastWords
-        | ObserveExit
-        | AnswerWaits
-        | Push
-        | KillLeftovers
-        | Cleanup
-        | CheckSession
-        | Quit
-    )
-else:
-    Launch = namedtuple("Launch", ())
-    RecordStart = namedtuple("RecordStart", ())
-    OpenGate = namedtuple("OpenGate", ())
-    AnswerStart = namedtuple("AnswerStart", ())
-    AbortTasks = namedtuple("AbortTasks", ())
-    Record = namedtuple("Record", ("event", "data"))
-    Deliver = namedtuple("Deliver", ("signal",))
-    KillAll = namedtuple("KillAll", ())
-    CheckOom = namedtuple("CheckOom", ())
-    Freeze = namedtuple("Freeze", ())
-    Thaw = namedtuple("Thaw", ())
-    LastWords = namedtuple("LastWords", ("reason",))
-    ObserveExit = namedtuple("ObserveExit", ())
-    AnswerWaits = namedtuple("AnswerWaits", ())
-    Push = namedtuple("Push", ())
-    KillLeftovers = namedtuple("KillLeftovers", ())
-    Cleanup = namedtuple("Cleanup", ("left",))
-    CheckSession = namedtuple("CheckSession", ())
-    Quit = namedtuple("Quit", ("code",))
+    from spur_stepd.actions import Action
 
 INIT = "init"
 READY = "ready"
@@ -178,29 +94,35 @@ KILL_PAUSE = 1.0
 LEFTOVER_FIRST_PAUSE = 0.005
 LEFTOVER_LONGEST_PAUSE = 0.2
 LEFTOVER_PATIENCE = 10.0
+HELD_PAUSE = 0.02
 OOM_FIRST_PAUSE = 0.01
 OOM_PATIENCE = 2.0
 SESSION_PAUSE = 30.0
 
 _ABANDON, _KILL, _WRITE, _PUSH = "abandon", "kill", "write", "push"
-_LEFTOVERS, _OOM, _SESSION = "leftovers", "oom", "session"
+_LEFTOVERS, _OOM, _SESSION, _HELD = "leftovers", "oom", "session", "held"
 
 
 class Machine:
     """The state of one supervisor."""
 
-    def __init__(self, ranks: tuple[int, ...], start_timeout: float, grace: float) -> None:
+    def __init__(
+        self, ranks: tuple[int, ...], start_timeout: float, grace: float, hangs_up: bool = False
+    ) -> None:
         """
         Args:
-            ranks: the step's tasks on this node.
+            ranks: the step's tasks on this node; none = it holds its place until it is ended.
             start_timeout: seconds after readiness in which `start` must come.
             grace: seconds between SIGTERM and SIGKILL of a teardown that names none.
+            hangs_up: the task has a terminal.  A shell at one ignores SIGTERM, but not SIGHUP.
         """
         self.state = INIT
         self.teardown_reason = ""
         self.exit_seq = 0
         self.acknowledged = False
         self._running = set(ranks)
+        self._holds = not ranks
+        self._hangs_up = hangs_up
         self._start_timeout = start_timeout
         self._grace = grace
         self._deadlines: dict[str, float] = {}
@@ -233,7 +155,9 @@ class Machine:
                 actions += self._give_up("start did not come in time")
             elif name == _KILL:
                 self._deadlines[_KILL] = now + KILL_PAUSE
-                actions.append(KillAll())
+                actions += self._end() if self._holds else [KillAll()]
+            elif name == _HELD:
+                actions.append(CheckHeld())
             elif name == _WRITE:
                 actions.append(ObserveExit())
             elif name == _PUSH:
@@ -280,7 +204,7 @@ class Machine:
     def start_recorded(self) -> list[Action]:
         """`Started` is on the disk."""
         self._move("started")
-        return [OpenGate()]
+        return [OpenGate(), AnswerStart()] if self._holds else [OpenGate()]
 
     def execed(self) -> list[Action]:
         """Every task has become the user's program, or has failed to."""
@@ -295,11 +219,21 @@ class Machine:
     def task_ended(self, rank: int) -> list[Action]:
         """A task was reaped."""
         self._running.discard(rank)
-        if self._running or self.state not in ALIVE:
+        return [] if self._running or self.state not in ALIVE else self._end()
+
+    def held(self, count: int, now: float) -> list[Action]:
+        """`count` processes are in a step without tasks that is being ended: they have until the kill."""
+        if self.state not in ALIVE:
             return []
+        if not count:
+            return self._end()
+        self._deadlines[_HELD] = now + HELD_PAUSE
+        return []
+
+    def _end(self) -> list[Action]:
         self._move("ended")
-        self._deadlines.pop(_KILL, None)
-        self._deadlines.pop(_OOM, None)
+        for name in (_KILL, _OOM, _HELD):
+            self._deadlines.pop(name, None)
         return [ObserveExit()]
 
     def exit_written(self, seq: int, now: float) -> list[Action]:
@@ -401,7 +335,12 @@ class Machine:
         ]
         if patience > 0:
             actions += self._thaw()
-            actions += [Deliver(signal.SIGTERM), Deliver(signal.SIGCONT)]
+            actions.append(Deliver(signal.SIGTERM))
+            if self._hangs_up:
+                actions.append(Deliver(signal.SIGHUP))
+            actions.append(Deliver(signal.SIGCONT))
+        if self._holds:
+            actions.append(CheckHeld())
         return actions
 
     def suspend(self) -> list[Action]:

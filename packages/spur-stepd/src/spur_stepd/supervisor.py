@@ -12,25 +12,28 @@ import signal
 import time
 from functools import partial
 
+from spur_core.ids import is_step
 from spur_core.linux import cgroup, fsync, prctl, private_dir, procfs
 from spur_proto_lite import control, exits, notify, unixsock
-from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.journal import EXIT_OBSERVED, PREPARED, SIGNALLED, STARTED, JournalWriter
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths, StatePaths
-from spur_stepd import digest, launch, words
+from spur_stepd import actions as act
+from spur_stepd import describe, digest, launch, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
 from spur_stepd.log import say
 from spur_stepd.loop import READ, Loop
 from spur_stepd.notifier import Notifier
+from spur_stepd.oom import OomWatch
 from spur_stepd.prepare import StartFailure
 from spur_stepd.privileges import Privileges
 from spur_stepd.requests import Requests
 from spur_stepd.server import Server
 from spur_stepd.targets import Targets
 from spur_stepd.task import EXEC_STAGE, READY_STAGE, decode_status
+from spur_stepd.timers import Timers
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -72,15 +75,19 @@ class Supervisor:
         self.state_paths = StatePaths.of_session(session_dir)
         self.directory = private_dir.open_verified(session_dir)
         self.spec, raw = read_spec(self.directory, self.paths)
-        if not (self.spec.is_batch or self.spec.is_numbered):
-            raise BadDocument(f"{self.spec.rid}: this supervisor runs batch and numbered steps only")
+        if not is_step(self.spec.rid.step_id):
+            raise BadDocument(f"{self.spec.rid}: there is no step of that number")
         self._digest = digest.hexdigest(raw)
         self.privileges = Privileges(self.spec.uid, self.spec.gid, self.spec.groups)
         self.loop = Loop()
+        self.timers = Timers()
+        self.oom = OomWatch(self.loop, self._on_memory_short)
         self.targets = Targets()
-        tasks = self.spec.task_list()
         self.machine = m.Machine(
-            tuple(task.rank for task in tasks), self.spec.start_timeout_secs, float(self.spec.kill_wait_secs)
+            tuple(task.rank for task in self.spec.task_list()),
+            self.spec.start_timeout_secs,
+            float(self.spec.kill_wait_secs),
+            hangs_up=self.spec.pty,
         )
         self.notifier = Notifier(self.loop, self.state_paths.notify_sock, self.privileges, self._on_pushed)
         self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges)
@@ -98,30 +105,32 @@ class Supervisor:
         self._waiting_ready: set[int] = set()
         self._waiting_exec: set[int] = set()
         self._reaped: dict[int, int] = {}
-        self._oom_fd = -1
+        #: Children that are no tasks: pid -> called with the wait status once it has ended.
+        self.children: dict[int, Callable[[int], None]] = {}
         self._started_at = 0.0
         self._quit_code: int | None = None
         self._quit_at = 0.0
-        self._do: dict[type, Callable[[m.Action], list[m.Action] | None]] = {
-            m.Launch: self._launch,
-            m.RecordStart: self._record_start,
-            m.OpenGate: self._open_gate,
-            m.AnswerStart: lambda _: self.requests.answer_starts(self.start_reply),
-            m.AbortTasks: self._abort_tasks,
-            m.Record: self._record,
-            m.Deliver: self._deliver,
-            m.KillAll: self._kill_all,
-            m.CheckOom: self._check_oom,
-            m.Freeze: self._freeze,
-            m.Thaw: self._thaw,
-            m.LastWords: self._last_words,
-            m.ObserveExit: self._observe_exit,
-            m.AnswerWaits: self._answer_waits,
-            m.Push: self._push,
-            m.KillLeftovers: self._kill_leftovers,
-            m.Cleanup: self._cleanup,
-            m.CheckSession: self._check_session,
-            m.Quit: self._quit,
+        self._do: dict[type, Callable[[act.Action], list[act.Action] | None]] = {
+            act.Launch: self._launch,
+            act.RecordStart: self._record_start,
+            act.OpenGate: self._open_gate,
+            act.AnswerStart: lambda _: self.requests.answer_starts(self.start_reply),
+            act.AbortTasks: self._abort_tasks,
+            act.Record: self._record,
+            act.Deliver: self._deliver,
+            act.KillAll: self._kill_all,
+            act.CheckOom: self._check_oom,
+            act.CheckHeld: self._check_held,
+            act.Freeze: self._freeze,
+            act.Thaw: self._thaw,
+            act.LastWords: self._last_words,
+            act.ObserveExit: self._observe_exit,
+            act.AnswerWaits: self._answer_waits,
+            act.Push: self._push,
+            act.KillLeftovers: self._kill_leftovers,
+            act.Cleanup: self._cleanup,
+            act.CheckSession: self._check_session,
+            act.Quit: self._quit,
         }
 
     # -- life --------------------------------------------------------------------------------------
@@ -173,12 +182,13 @@ class Supervisor:
             now = time.monotonic()
             self._carry_out(self.machine.tick(now))
             self.requests.expire_waits(now)
+            self.timers.run(now)
             if self._quit_code is not None and (self._all_out() or now >= self._quit_at):
                 return self._quit_code
             self.loop.turn(self._pause(now))
 
     def _pause(self, now: float) -> float | None:
-        deadlines = [self.machine.next_deadline(), self.requests.next_deadline()]
+        deadlines = [self.machine.next_deadline(), self.requests.next_deadline(), self.timers.next_deadline()]
         if self._quit_code is not None:
             deadlines.append(self._quit_at)
         soonest = min((at for at in deadlines if at is not None), default=None)
@@ -188,7 +198,7 @@ class Supervisor:
         """Whether every answer has left and every attached client has had everything."""
         return not any(c.waiting or (c.is_attached and not c.is_finished) for c in self.server.connections)
 
-    def _carry_out(self, actions: list[m.Action]) -> None:
+    def _carry_out(self, actions: list[act.Action]) -> None:
         queue = list(actions)
         while queue:
             action = queue.pop(0)
@@ -197,7 +207,7 @@ class Supervisor:
                 # What an action has led to comes before what was planned after it.
                 queue[:0] = following
 
-    def tell(self, actions: list[m.Action]) -> None:
+    def tell(self, actions: list[act.Action]) -> None:
         """Carry out what the machine answered to an event from a request."""
         self._carry_out(actions)
 
@@ -217,39 +227,11 @@ class Supervisor:
     # -- files -------------------------------------------------------------------------------------
 
     def _write_descriptor(self) -> None:
-        spec, launched = self.spec, self.launched
-        first = launched.tasks[0] if launched and launched.tasks else None
-        descriptor = Descriptor(
-            rid=spec.rid,
-            stepd_pid=os.getpid(),
-            stepd_start_ticks=self.start_ticks,
-            boot_id=self.boot_id,
-            task_pid=first.pid if first else None,
-            task_start_ticks=self.targets.tasks.get(first.pid) if first else None,
-            pgid=launched.pgid if launched else None,
-            cgroup=self.targets.groups,
-            node=spec.node,
-            cohort=spec.cohort,
-            step_nodes=spec.n_nodes,
-            uid=spec.uid,
-            gid=spec.gid,
-            user=spec.user,
-            partition=spec.partition,
-            nodelist=spec.nodelist,
-            cpus=spec.cpus,
-            cpu_ids=spec.cpu_ids,
-            memory_mb=spec.memory_mb,
-            gpu_ids=spec.gpu_ids,
-            gres=spec.gres,
-            stdout_path=self.start_reply.stdout_path,
-            stderr_path=self.start_reply.stderr_path,
-            stdin_path=self.start_reply.stdin_path,
-            work_dir=self.start_reply.work_dir,
-            spec_sha256=self._digest,
-            created_at=time.time(),
+        found = describe.descriptor(
+            self.spec, self._digest, self.start_ticks, self.boot_id, self.targets, self.start_reply
         )
         with self.privileges.root():
-            fsync.write_whole(SessionPaths.DESCRIPTOR, descriptor.encode(), directory=self.directory)
+            fsync.write_whole(SessionPaths.DESCRIPTOR, found.encode(), directory=self.directory)
 
     def _journal(self, event: str, data: dict[str, object]) -> int:
         """Append where a failure changes nothing: 0 when the disk refused it."""
@@ -259,13 +241,13 @@ class Supervisor:
             say("journal_failed", record=event, error=error)
             return 0
 
-    def _record(self, action: m.Action) -> None:
-        assert isinstance(action, m.Record)
+    def _record(self, action: act.Action) -> None:
+        assert isinstance(action, act.Record)
         self._journal(action.event, action.data)
 
     # -- start -------------------------------------------------------------------------------------
 
-    def _launch(self, _action: m.Action) -> list[m.Action]:
+    def _launch(self, _action: act.Action) -> list[act.Action]:
         try:
             self.launched = launch.launch(self.spec, self.state_paths, self.privileges, self.attachments)
         except StartFailure as error:
@@ -281,9 +263,9 @@ class Supervisor:
             self._waiting_exec.add(task.rank)
             self._status[task.rank] = bytearray()
             self.loop.watch(task.status, READ, partial(self._on_status, task))
-        return []
+        return [] if launched.tasks else self.machine.tasks_ready()
 
-    def _fail(self, kind: str, text: str, number: int = 0) -> list[m.Action]:
+    def _fail(self, kind: str, text: str, number: int = 0) -> list[act.Action]:
         say("start_failed", kind=kind, text=text)
         self.start_reply = control.StartReply(failure_kind=kind, text=text, failure_errno=number)
         return self.machine.start_failed()
@@ -314,15 +296,15 @@ class Supervisor:
             if not self._waiting_exec and self.machine.state != m.STARTING:
                 self._all_execed()
 
-    def _record_start(self, _action: m.Action) -> list[m.Action]:
+    def _record_start(self, _action: act.Action) -> list[act.Action]:
         launched = self.launched
         assert launched is not None
         self._started_at = time.time()
-        first = launched.tasks[0]
+        first = launched.tasks[0].pid if launched.tasks else None
         self.start_reply = control.StartReply(
-            task_pid=first.pid,
+            task_pid=first,
             task_pids=tuple(task.pid for task in launched.tasks),
-            pgid=launched.pgid,
+            pgid=launched.pgid or None,
             stdout_path=launched.stdout_path,
             stderr_path=launched.stderr_path,
             stdin_path=launched.stdin_path,
@@ -336,10 +318,10 @@ class Supervisor:
                 STARTED,
                 self._started_at,
                 {
-                    "task_pid": first.pid,
-                    "task_pids": [task.pid for task in launched.tasks],
-                    "task_start_ticks": self.targets.tasks[first.pid],
-                    "pgid": launched.pgid,
+                    "task_pid": first,
+                    "task_pids": list(self.start_reply.task_pids),
+                    "task_start_ticks": None if first is None else self.targets.tasks[first],
+                    "pgid": self.start_reply.pgid,
                     "cgroup": list(launched.groups),
                 },
             )
@@ -350,13 +332,15 @@ class Supervisor:
             )
         return self.machine.start_recorded()
 
-    def _open_gate(self, _action: m.Action) -> None:
+    def _open_gate(self, _action: act.Action) -> None:
         assert self.launched is not None
         if self.launched.work_dir.warning:
             self._tell_user(self.launched.work_dir.warning)
-        os.write(self.launched.gate, b"g" * len(self.launched.tasks))
+        if self.launched.tasks:
+            os.write(self.launched.gate, b"g" * len(self.launched.tasks))
         self._close_gate()
-        self._watch_oom()
+        with self.privileges.root():
+            self.oom.begin(self.targets.groups)
         self.attachments.begin()
 
     def _close_gate(self) -> None:
@@ -371,7 +355,7 @@ class Supervisor:
         self._carry_out(self.machine.execed())
         self._report_ended()
 
-    def _abort_tasks(self, _action: m.Action) -> None:
+    def _abort_tasks(self, _action: act.Action) -> None:
         """End tasks that wait at the gate; they hold nothing of the user's."""
         if self.launched is None:
             return
@@ -405,8 +389,12 @@ class Supervisor:
                 break
             if pid == 0:
                 break
-            self._reaped[pid] = status
-            self.targets.tasks.pop(pid, None)
+            other = self.children.pop(pid, None)
+            if other is not None:
+                other(status)
+                continue
+            if self.targets.tasks.pop(pid, None) is not None:
+                self._reaped[pid] = status
         if not self._waiting_exec:
             # Else what an ended task has said about its exec is still in its status pipe: that first.
             self._report_ended()
@@ -429,71 +417,54 @@ class Supervisor:
                 )
                 self._carry_out(self.machine.task_ended(task.rank))
 
-    def _deliver(self, action: m.Action) -> None:
-        assert isinstance(action, m.Deliver)
+    def _deliver(self, action: act.Action) -> None:
+        assert isinstance(action, act.Deliver)
         with self.privileges.root():
             sent = self.targets.send(action.signal)
         self._journal(SIGNALLED, {"signal": action.signal, "count": sent.reached, "path": sent.path})
 
-    def _kill_all(self, _action: m.Action) -> None:
+    def _kill_all(self, _action: act.Action) -> None:
         with self.privileges.root():
             sent = self.targets.kill()
         self._journal(SIGNALLED, {"signal": signal.SIGKILL, "count": sent.reached, "path": sent.path})
 
-    def _freeze(self, _action: m.Action) -> None:
+    def _freeze(self, _action: act.Action) -> None:
         with self.privileges.root():
             self.targets.freeze()
 
-    def _thaw(self, _action: m.Action) -> None:
+    def _thaw(self, _action: act.Action) -> None:
         with self.privileges.root():
             self.targets.thaw()
 
-    def _last_words(self, action: m.Action) -> None:
-        assert isinstance(action, m.LastWords)
+    def _last_words(self, action: act.Action) -> None:
+        assert isinstance(action, act.LastWords)
         line = words.cancelled(self.spec.rid, self.spec.node, action.reason, time.time())
         if line:
             self._tell_user(line)
 
     def _tell_user(self, line: str) -> None:
         """Write into the first task's stderr, if that does not make us wait."""
-        if self.launched is not None:
+        if self.launched is not None and self.launched.tasks:
             self.attachments.write_error(
                 self.launched.tasks[0].rank, self.launched.stderr, line.encode("utf-8", "surrogateescape")
             )
 
-    def _watch_oom(self) -> None:
-        """On v1 nobody kills the rest of a step after the kernel has killed one of its processes."""
-        directory = cgroup.oom_control(self.targets.groups)
-        if directory is None:
-            return
-        try:
-            with self.privileges.root():
-                self._oom_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-                source = os.open(f"{directory}/memory.oom_control", os.O_RDONLY | os.O_CLOEXEC)
-                sink = os.open(f"{directory}/cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)
-                os.write(sink, f"{self._oom_fd} {source}".encode())
-                os.close(sink)
-                os.close(source)
-        except OSError as error:
-            say("no_oom_events", error=error)
-            return
-        self.loop.watch(self._oom_fd, READ, self._on_oom)
-
-    def _on_oom(self, _events: int) -> None:
-        try:
-            os.eventfd_read(self._oom_fd)
-        except BlockingIOError:
-            return
+    def _on_memory_short(self) -> None:
         self._carry_out(self.machine.memory_short(time.monotonic()))
 
-    def _check_oom(self, _action: m.Action) -> list[m.Action]:
+    def _check_oom(self, _action: act.Action) -> list[act.Action]:
         with self.privileges.root():
             killed = cgroup.oom_kills(self.targets.groups)
         return self.machine.oom_checked(killed, time.monotonic())
 
+    def _check_held(self, _action: act.Action) -> list[act.Action]:
+        with self.privileges.root():
+            count = self.targets.count()
+        return self.machine.held(count, time.monotonic())
+
     # -- exit --------------------------------------------------------------------------------------
 
-    def _observe_exit(self, _action: m.Action) -> list[m.Action]:
+    def _observe_exit(self, _action: act.Action) -> list[act.Action]:
         if self.exit is None:
             self.exit = self._make_exit()
         try:
@@ -520,18 +491,18 @@ class Supervisor:
             max_rss_kb=usage.ru_maxrss,
         )
 
-    def _answer_waits(self, _action: m.Action) -> None:
+    def _answer_waits(self, _action: act.Action) -> None:
         assert self.exit is not None
         self.requests.answer_waits()
 
-    def _push(self, _action: m.Action) -> None:
+    def _push(self, _action: act.Action) -> None:
         assert self.exit is not None
         self.notifier.push(notify.Notification(rid=self.spec.rid, seq=self.machine.exit_seq, exit=self.exit))
 
     def _on_pushed(self, answer: str | None) -> None:
         self._carry_out(self.machine.pushed(answer, time.monotonic()))
 
-    def _kill_leftovers(self, _action: m.Action) -> list[m.Action]:
+    def _kill_leftovers(self, _action: act.Action) -> list[act.Action]:
         with self.privileges.root():
             groups = self.targets.groups
             if not groups or cgroup.is_populated(groups) or self.targets.members()[0]:
@@ -542,13 +513,10 @@ class Supervisor:
                 left = 1  # on its way out
         return self.machine.leftovers(left, time.monotonic())
 
-    def _cleanup(self, action: m.Action) -> list[m.Action]:
-        assert isinstance(action, m.Cleanup)
+    def _cleanup(self, action: act.Action) -> list[act.Action]:
+        assert isinstance(action, act.Cleanup)
         left_groups = launch.clean(self.launched, self.privileges)
-        if self._oom_fd >= 0:
-            self.loop.forget(self._oom_fd)
-            os.close(self._oom_fd)
-            self._oom_fd = -1
+        self.oom.close()
         if self.exit is None:
             return []
         self.cleaned = True
@@ -559,12 +527,12 @@ class Supervisor:
         self.attachments.finish(self.exit)
         return self.machine.cleaned(time.monotonic())
 
-    def _check_session(self, _action: m.Action) -> list[m.Action]:
+    def _check_session(self, _action: act.Action) -> list[act.Action]:
         exists = os.fstat(self.directory).st_nlink > 0
         return self.machine.session_checked(exists, time.monotonic())
 
-    def _quit(self, action: m.Action) -> None:
-        assert isinstance(action, m.Quit)
+    def _quit(self, action: act.Action) -> None:
+        assert isinstance(action, act.Quit)
         self.notifier.close()
         self._quit_code = action.code
         self._quit_at = time.monotonic() + LINGER
