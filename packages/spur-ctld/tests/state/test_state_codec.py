@@ -11,7 +11,17 @@ from spur_core.errors import StateError
 from spur_core.states import JobState
 from spur_ctld.state import codec, invariants, ops
 from spur_ctld.state.log_machine import LogMachine
-from spur_ctld.state.records import Exit, Gres, Node, Partition, Request, Settings, Slice, Usage
+from spur_ctld.state.records import (
+    Exit,
+    Gres,
+    Node,
+    Partition,
+    Request,
+    Settings,
+    Slice,
+    StepAsk,
+    Usage,
+)
 
 ROOT = ops.Who(uid=0, user="root", admin=True)
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -61,6 +71,46 @@ def story():
         ),
         ops.DispatchBegin(at=7.0, job_id=1, attempt=1, partition="main", slices=piece, task=2),
         ops.DispatchCommit(at=8.0, job_id=3, attempt=1, start_at=7.5, stdout_real="/out", stderr_real="/err"),
+        ops.StepCreate(
+            at=8.1,
+            job_id=3,
+            attempt=1,
+            who=ROOT,
+            ask=StepAsk(num_tasks=2, gres=(Gres(name="gpu", count=1),), distribution="cyclic"),
+            request_id="s",
+            name="a",
+            time_limit=60,
+        ),
+        ops.StepLaunched(at=8.2, job_id=3, attempt=1, step_id=0, start_at=8.15),
+        ops.NodeComplete(
+            at=8.3,
+            job_id=3,
+            attempt=1,
+            step_id=0,
+            node="n1",
+            exit=Exit(code=1),
+            started_at=8.15,
+            ended_at=8.25,
+        ),
+        ops.StepCreate(at=8.4, job_id=3, attempt=1, who=ROOT, ask=StepAsk(), interactive=True, pty=True),
+        ops.StepForget(at=8.45, job_id=3, attempt=1, step_id=4294967290),
+        ops.StepCreate(at=8.5, job_id=3, attempt=1, who=ROOT, ask=StepAsk(cpus_per_task=1), name="b"),
+        ops.StepCancel(at=8.6, job_id=3, attempt=1, step_id=1, who=ROOT, hard=True, text="x"),
+        ops.StepGone(at=8.7, job_id=3, attempt=1, step_id=1, node="n1", lost=True, exit=Exit(signal=9)),
+        ops.ClientSeen(at=8.75, job_id=3, attempt=1),
+        ops.Suspend(at=8.8, targets=(ops.Target(job_id=3),), who=ROOT),
+        ops.SuspendTold(at=8.85, job_id=3, attempt=1, nodes=("n1",), suspended=True),
+        ops.Suspend(at=8.9, targets=(ops.Target(job_id=3),), who=ROOT, resume=True),
+        ops.Submit(at=8.95, request=msgspec.structs.replace(request, alloc_only=True, script=b"")),
+        ops.DispatchBegin(
+            at=8.96,
+            job_id=4,
+            attempt=1,
+            partition="main",
+            slices=(Slice(node="n1", cpus=1),),
+            everywhere=True,
+        ),
+        ops.AllocComplete(at=8.97, job_id=4, who=ROOT, exit=Exit(code=2)),
         ops.TimeLimitSignalled(at=9.0, job_id=3, attempt=1),
         ops.NodeComplete(
             at=10.0,
@@ -86,7 +136,7 @@ def story():
         ops.Cancel(at=27.0, targets=target, who=ROOT),
         ops.Requeue(at=28.0, targets=(ops.Target(job_id=3),), who=ROOT, hold=True),
         ops.Deadline(at=29.0, job_ids=(2,)),
-        ops.OutboxAck(at=30.0, rows=((2, 1, 5),)),
+        ops.OutboxAck(at=30.0, rows=((2, 1, 5),), steps=((3, 1, 0, 9),)),
         ops.Purge(at=31.0, job_ids=(2, 99), answers_before=4.0),
     ]
 
@@ -117,6 +167,7 @@ def test_operations_come_back_as_they_were(op):
         ops.SubmitResult(job_id=7),
         ops.DispatchResult(job_id=8),
         ops.CompleteResult(verdict="final"),
+        ops.StepResult(attempt=2, step_id=3),
         ops.TargetsResult(results=(None, ops.Refusal("access_denied", "x"))),
     ],
 )

@@ -3,9 +3,9 @@
 from spur_core.grammar.array import IndexSet
 from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
-from spur_core.ids import STEP_BATCH
+from spur_core.ids import STEP_BATCH, STEP_EXTERN
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
-from spur_ctld.state.cluster import ClusterState, attempt_of, launch_nodes, total
+from spur_ctld.state.cluster import ClusterState, attempt_of, deciding_nodes, launch_nodes, total
 from spur_ctld.state.records import AcctRow, Exit, Job, Request, Slice, StepRow, Usage
 
 _SIGTERM = 15
@@ -148,14 +148,14 @@ def _array_text(job: Job) -> str:
 
 
 def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[StepRow, ...]:
-    """The one step that a batch job or a stand-alone srun has."""
-    nodes = launch_nodes(job)
+    """The step that the job lives by: batch, extern, or a stand-alone srun's step 0."""
+    nodes = deciding_nodes(job) or launch_nodes(job)
     parts = tuple(part for part in job.slices if part.node in nodes)
     cpus, _, _ = total(parts)
     reports = [job.exits[node] for node in nodes if node in job.exits]
     worst = Exit()
     for report in reports:
-        if _badness(report.exit) > _badness(worst):
+        if badness(report.exit) > badness(worst):
             worst = report.exit
     step_state = JobState.RUNNING
     if over:
@@ -176,10 +176,14 @@ def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[
         "",
     )
     request = job.request
-    name = request.name if request.srun else "batch"
+    step_id, name = STEP_BATCH, "batch"
+    if request.srun:
+        step_id, name = 0, request.name
+    elif request.alloc_only:
+        step_id, name = STEP_EXTERN, "extern"
     return (
         StepRow(
-            step_id=0 if request.srun else STEP_BATCH,
+            step_id=step_id,
             name=name,
             state=step_state,
             start_at=job.start_at or 0.0,
@@ -212,5 +216,6 @@ def _plain(worst: Exit) -> JobState:
     return JobState.FAILED if worst.code or worst.signal else JobState.COMPLETED
 
 
-def _badness(end: Exit) -> tuple[bool, bool, int]:
+def badness(end: Exit) -> tuple[bool, bool, int]:
+    """Of several exits the greatest stands for all."""
     return (end.oom, end.signal != 0, end.signal or end.code)

@@ -6,13 +6,30 @@ from typing import Any
 import msgspec
 
 from spur_core import reasons
-from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
+from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobEvent, JobState, next_job_state
 from spur_ctld.state.accounting_rows import put_job_row
 from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.endings import begin_fence, finish, may_fence, requeue, requeue_delay
-from spur_ctld.state.events import JobChanged, JobQueued
-from spur_ctld.state.ops import Cancel, Hold, Refusal, Requeue, Target, TargetsResult, Update, Who
+from spur_ctld.state.endings import (
+    begin_fence,
+    finish,
+    may_fence,
+    requeue,
+    requeue_delay,
+    unsuspended,
+)
+from spur_ctld.state.events import JobChanged, JobQueued, SuspendRequested
+from spur_ctld.state.ops import (
+    Cancel,
+    Hold,
+    Refusal,
+    Requeue,
+    Suspend,
+    Target,
+    TargetsResult,
+    Update,
+    Who,
+)
 from spur_ctld.state.records import UNLIMITED, Fence, Job, Request
 from spur_ctld.state.targets import ALREADY_DONE, DENIED, NOT_PENDING, may, named_parts, resolve
 
@@ -20,7 +37,9 @@ _FIELD_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.stru
 #: What may change while a job runs; everything else is for pending jobs.
 _RUNNING_FIELDS = frozenset({"time_limit", "comment", "requeue", "name", "wckey"})
 #: Who a job is, is not for updates.
-_FIXED_FIELDS = frozenset({"user", "uid", "gid", "group", "srun", "script", "argv", "env"})
+_FIXED_FIELDS = frozenset(
+    {"user", "uid", "gid", "group", "srun", "alloc_only", "shape", "task_nodes", "script", "argv", "env"}
+)
 
 
 #: Does what was asked to one record.
@@ -256,7 +275,7 @@ def requeue_op(state: ClusterState, op: Requeue) -> TargetsResult:
     def decide(job: Job) -> Refusal | Change | None:
         if job.state is JobState.PENDING:
             return Refusal("wrong_state", "Job is pending execution")
-        if job.request.srun or not job.request.requeue:
+        if job.request.srun or job.request.alloc_only or not job.request.requeue:
             return Refusal("wrong_state", "Requested operation is presently disabled")
         if job.state in ACTIVE_STATES:
             return end_first if may_fence(job, JobState.PENDING) else ALREADY_DONE
@@ -287,3 +306,33 @@ def _requeue_fence(state: ClusterState, op: Requeue, job: Job) -> Fence:
 
 def _hold_reason(who: Who, job: Job) -> str:
     return reasons.HELD_ADMIN if who.admin and who.uid != job.request.uid else reasons.HELD_USER
+
+
+def suspend(state: ClusterState, op: Suspend) -> TargetsResult:
+    """Stop, or let go on; which nodes are still to be told is part of the record."""
+    event = JobEvent.RESUME if op.resume else JobEvent.SUSPEND
+
+    def decide(job: Job) -> Refusal | Change:
+        if job.state is JobState.PENDING:
+            return Refusal("wrong_state", "Job is pending execution")
+        if job.state in TERMINAL_STATES:
+            return ALREADY_DONE
+        if op.resume and job.state is not JobState.SUSPENDED:
+            return Refusal("wrong_state", "Job is not suspended")
+        if not op.resume and job.state is not JobState.RUNNING:
+            return Refusal("wrong_state", "Job is not running")
+        if not op.resume and job.time_signalled_at is not None:
+            return ALREADY_DONE
+        return change
+
+    def change(job: Job) -> None:
+        after = unsuspended(job, op.at)
+        if not op.resume:
+            after = msgspec.structs.replace(after, suspended_at=op.at)
+        after = msgspec.structs.replace(after, state=next_job_state(job.state, event), untold=live_nodes(job))
+        state.put_job(after)
+        put_job_row(state, after)
+        state.emit(JobChanged(job.job_id))
+        state.emit(SuspendRequested(job.job_id, job.run_attempt))
+
+    return TargetsResult(results=tuple(_each(state, target, op.who, decide) for target in op.targets))

@@ -43,6 +43,9 @@ def begin(state: ClusterState, op: DispatchBegin) -> OpResult:
             not_before=None,
             reason=reasons.NONE,
             desc="",
+            everywhere=op.everywhere,
+            # A stand-alone srun is step 0 of its own job.
+            next_step_id=1 if job.request.srun else 0,
         )
     )
     state.emit(JobChanged(op.job_id))
@@ -113,8 +116,9 @@ def abort(state: ClusterState, op: DispatchAbort) -> OpResult:
     gone = set(op.clear) | set(job.exits)
     targets = tuple(node for node in launch_nodes(job) if node not in gone)
     hold = reasons.HELD_USER if op.outcome == "hold" else ""
+    outcomes = {"fail": JobState.FAILED, "cancel": JobState.CANCELLED}
     fence = Fence(
-        outcome=JobState.FAILED if op.outcome == "fail" else JobState.PENDING,
+        outcome=outcomes.get(op.outcome, JobState.PENDING),
         targets=targets,
         reason=op.reason,
         desc=op.desc if not hold else (op.desc or "launch failed requeued held"),

@@ -7,7 +7,15 @@ from spur_ctld.state.apply_dispatch import current
 from spur_ctld.state.cluster import ClusterState, launch_nodes
 from spur_ctld.state.endings import begin_fence, cross_off
 from spur_ctld.state.events import JobChanged
-from spur_ctld.state.ops import Done, FenceBegin, FenceConfirm, Refusal, TimeLimitSignalled
+from spur_ctld.state.ops import (
+    ClientSeen,
+    Done,
+    FenceBegin,
+    FenceConfirm,
+    Refusal,
+    SuspendTold,
+    TimeLimitSignalled,
+)
 from spur_ctld.state.records import Fence, Job
 
 
@@ -65,5 +73,30 @@ def time_limit(state: ClusterState, op: TimeLimitSignalled) -> Done:
     if job.state is not JobState.RUNNING or job.time_signalled_at is not None or job.fence is not None:
         return Done(refusal=Refusal("wrong_state", "the attempt is not running, or was signalled before"))
     state.put_job(msgspec.structs.replace(job, time_signalled_at=op.at))
+    state.emit(JobChanged(op.job_id))
+    return Done()
+
+
+def suspend_told(state: ClusterState, op: SuspendTold) -> Done:
+    """Nodes carried out the last suspension or resumption."""
+    job = current(state, op.job_id, op.attempt)
+    if isinstance(job, Refusal):
+        return Done(refusal=job)
+    left = tuple(name for name in job.untold if name not in op.nodes)
+    if op.suspended != (job.state is JobState.SUSPENDED) or left == job.untold:
+        return Done(refusal=Refusal("wrong_state", "the job was suspended or resumed again meanwhile"))
+    state.put_job(msgspec.structs.replace(job, untold=left))
+    state.emit(JobChanged(op.job_id))
+    return Done()
+
+
+def client_seen(state: ClusterState, op: ClientSeen) -> Done:
+    """From now on the client's silence counts."""
+    job = current(state, op.job_id, op.attempt)
+    if isinstance(job, Refusal):
+        return Done(refusal=job)
+    if job.client_seen:
+        return Done(refusal=Refusal("wrong_state", "the client was seen before"))
+    state.put_job(msgspec.structs.replace(job, client_seen=True))
     state.emit(JobChanged(op.job_id))
     return Done()

@@ -64,6 +64,8 @@ def register(state: ClusterState, op: NodeRegister) -> Done:
     """An agent said what its node is.  Another boot id proves that nothing of before runs there."""
     said = op.node
     known = state.nodes.get(said.name)
+    if op.held_by is not None and (known.holder if known is not None else "") != op.held_by:
+        return Done(refusal=Refusal("access_denied", f"another agent registered as {said.name} meanwhile"))
     if known is None:
         state.nodes[said.name] = msgspec.structs.replace(said, avail=NodeAvail.UP, registered_at=op.at)
     else:

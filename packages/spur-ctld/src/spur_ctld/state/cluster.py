@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
 from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
-from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice
+from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice, StepAcct
 
 GresUse = dict[tuple[str, str], int]
 
@@ -52,6 +52,8 @@ class ClusterState:
         #: In configuration order.
         self.partitions: dict[str, Partition] = {}
         self.outbox: dict[tuple[int, int], AcctRow] = {}
+        #: By (job, attempt, step): rows of steps that are not part of their job's row.
+        self.step_outbox: dict[tuple[int, int, int], StepAcct] = {}
         self.answers: dict[str, Answer] = {}
         self.next_job_id = 1
         self.acct_seq = 0
@@ -190,6 +192,11 @@ class ClusterState:
         self.outbox[row.job_id, row.attempt] = row
         self.emit(OutboxGrew())
 
+    def put_step_row(self, row: StepAcct) -> None:
+        """Queue a step's row for the database; it replaces an older version."""
+        self.step_outbox[row.job_id, row.attempt, row.step.step_id] = row
+        self.emit(OutboxGrew())
+
     def next_seq(self) -> int:
         """Version numbers of accounting rows only grow."""
         self.acct_seq += 1
@@ -213,11 +220,27 @@ def _same_holding(old: Job, new: Job) -> bool:
 
 
 def launch_nodes(job: Job) -> tuple[str, ...]:
-    """The nodes on which the attempt has a supervisor: a batch script runs on the first node only, the
-    others are reserved for the steps that it starts."""
-    if job.request.srun:
+    """The nodes on which the attempt has a supervisor that lives as long as its part there: all of them.  On
+    those without a task of the job it only holds the place for steps."""
+    if job.everywhere or job.request.srun:
         return tuple(part.node for part in job.slices)
     return tuple(part.node for part in job.slices[:1])
+
+
+def deciding_nodes(job: Job) -> tuple[str, ...]:
+    """The nodes whose exits decide the run: a batch script's, those of a stand-alone srun's tasks; none of an
+    allocation, which somebody else ends."""
+    if job.request.alloc_only:
+        return ()
+    if not job.request.srun:
+        return tuple(part.node for part in job.slices[:1])
+    busy = tuple(part.node for part in job.slices if part.ranks) if job.everywhere else ()
+    return busy or tuple(part.node for part in job.slices)
+
+
+def holds_only(job: Job, node: str) -> bool:
+    """Whether the attempt's supervisor on `node` has no task of its own."""
+    return node not in deciding_nodes(job)
 
 
 def attempt_of(job: Job) -> int:

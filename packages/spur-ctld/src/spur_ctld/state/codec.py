@@ -9,10 +9,10 @@ import msgspec
 from spur_core.errors import StateError
 from spur_ctld.state import ops
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings
+from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, StepAcct
 
-#: Version of the snapshot's layout; a higher one is refused by name.
-SNAPSHOT_FORMAT = 1
+#: Version of the snapshot's layout; a higher one is refused by name.  2: steps, and their rows.
+SNAPSHOT_FORMAT = 2
 #: Records of one chunk at most.
 CHUNK = 512
 
@@ -47,11 +47,15 @@ class Outbox(msgspec.Struct, frozen=True, tag="outbox"):
     items: list[AcctRow]
 
 
+class StepOutbox(msgspec.Struct, frozen=True, tag="step_outbox"):
+    items: list[StepAcct]
+
+
 class Answers(msgspec.Struct, frozen=True, tag="answers"):
     items: dict[str, Answer]
 
 
-_chunk_decoder = msgspec.msgpack.Decoder(Head | Jobs | Nodes | Partitions | Outbox | Answers)
+_chunk_decoder = msgspec.msgpack.Decoder(Head | Jobs | Nodes | Partitions | Outbox | StepOutbox | Answers)
 
 
 def encode_op(op: "ops.AnyOp") -> bytes:
@@ -89,6 +93,7 @@ def freeze(state: ClusterState) -> Iterator[bytes]:
         (Nodes, list(state.nodes.values())),
         (Partitions, list(state.partitions.values())),
         (Outbox, list(state.outbox.values())),
+        (StepOutbox, list(state.step_outbox.values())),
     ]
     answers = dict(state.answers)
 
@@ -135,6 +140,10 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
             state.partitions.update((part.name, part) for part in chunk.items)
         elif isinstance(chunk, Outbox):
             state.outbox.update(((row.job_id, row.attempt), row) for row in chunk.items)
+        elif isinstance(chunk, StepOutbox):
+            state.step_outbox.update(
+                ((row.job_id, row.attempt, row.step.step_id), row) for row in chunk.items
+            )
         else:
             state.answers.update(chunk.items)
     state.take_events()
@@ -146,7 +155,13 @@ def digest(state: ClusterState) -> str:
     found = hashlib.sha256()
     head = Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings)
     found.update(_encoder.encode(head))
-    tables: list[dict[Any, Any]] = [state.jobs, state.nodes, state.outbox, state.answers]
+    tables: list[dict[Any, Any]] = [
+        state.jobs,
+        state.nodes,
+        state.outbox,
+        state.step_outbox,
+        state.answers,
+    ]
     for table in tables:
         for key in sorted(table):
             found.update(_encoder.encode(table[key]))

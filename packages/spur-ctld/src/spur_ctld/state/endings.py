@@ -4,6 +4,7 @@ import msgspec
 
 from spur_core import reasons
 from spur_core.states import END_EVENT, TERMINAL_STATES, JobEvent, JobState, next_job_state
+from spur_ctld.state import step_endings
 from spur_ctld.state.accounting_rows import drop_job_row, put_job_row
 from spur_ctld.state.cluster import ClusterState, attempt_of
 from spur_ctld.state.events import FenceRequested, JobChanged, JobEnded, JobQueued
@@ -30,6 +31,7 @@ def finish(
     kill_uid: int | None = None,
 ) -> None:
     """End the job for good."""
+    job = step_endings.cut_off(state, unsuspended(job, at), at)
     done = msgspec.structs.replace(
         job,
         state=next_job_state(job.state, END_EVENT[end]),
@@ -37,6 +39,7 @@ def finish(
         desc=desc,
         end_at=end_of_run(job, at) if job.state is JobState.COMPLETING else at,
         held=(),
+        untold=(),
         fence=None,
         exit=exit_status if exit_status is not None else job.exit,
         kill_uid=kill_uid if kill_uid is not None else job.kill_uid,
@@ -45,6 +48,14 @@ def finish(
     put_job_row(state, done)
     state.emit(JobChanged(job.job_id))
     state.emit(JobEnded(job.job_id, attempt_of(done), end))
+
+
+def unsuspended(job: Job, at: float) -> Job:
+    """The job with the suspension that its end cuts short on its account."""
+    if job.suspended_at is None:
+        return job
+    secs = job.suspended_secs + max(0.0, at - job.suspended_at)
+    return msgspec.structs.replace(job, suspended_at=None, suspended_secs=secs)
 
 
 def end_of_run(job: Job, at: float) -> float:
@@ -77,8 +88,9 @@ def begin_fence(state: ClusterState, job: Job, fence: Fence) -> bool:
     if job.fence is not None:
         fence = msgspec.structs.replace(fence, targets=job.fence.targets)
     fenced = msgspec.structs.replace(
-        job,
+        unsuspended(job, fence.at),
         state=next_job_state(job.state, JobEvent.FENCE),
+        untold=(),
         fence=fence,
         held=tuple(node for node in job.held if node in fence.targets or node not in job.exits),
         end_at=job.end_at if job.state is JobState.COMPLETING else fence.at,
@@ -134,6 +146,7 @@ def apply_outcome(state: ClusterState, job: Job, at: float) -> None:
 def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
     """Back to the queue under the same id; the next dispatch takes the next attempt number."""
     ran = job.start_at is not None or bool(job.exits)
+    job = step_endings.cut_off(state, job, at)
     if job.state in TERMINAL_STATES:
         pass  # its row tells how it ended already
     elif ran:
@@ -178,6 +191,12 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         kill_uid=None,
         stdout_real="",
         stderr_real="",
+        everywhere=False,
+        next_step_id=0,
+        past_steps=(),
+        interactive_used=False,
+        untold=(),
+        client_seen=False,
         launch_failures=failures,
         recovery_fences=recoveries,
         restarts=job.restarts + (1 if ran or fence.may_have_run else 0),

@@ -39,6 +39,21 @@ class JobEnded(NamedTuple):
     state: JobState
 
 
+class StepChanged(NamedTuple):
+    """A step was recorded to be ended, or is over; `JobChanged` of its job comes with it."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+
+
+class SuspendRequested(NamedTuple):
+    """A suspension or its end was recorded: tell the nodes of exactly this attempt."""
+
+    job_id: int
+    attempt: int
+
+
 class RoomFreed(NamedTuple):
     """Resources came free on these nodes: the scheduler looks."""
 
@@ -65,6 +80,8 @@ Event = (
     | DispatchRequested
     | FenceRequested
     | JobEnded
+    | StepChanged
+    | SuspendRequested
     | RoomFreed
     | NodeChanged
     | OutboxGrew

@@ -5,9 +5,13 @@ from typing import Final
 
 from spur_core import reasons
 from spur_core.grammar.array import IndexSet
+from spur_core.ids import STEP_INTERACTIVE
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
+from spur_ctld.state.apply_complete import decided
 from spur_ctld.state.cluster import ClusterState, NodeUse, holding, launch_nodes
-from spur_ctld.state.records import Job
+from spur_ctld.state.records import Job, Step
+from spur_ctld.state.step_layout import held_by
+from spur_ctld.state.step_rows import waits_for
 
 Problems = Iterator[str]
 
@@ -41,6 +45,8 @@ def _wrong_with(job: Job) -> Problems:
         return
     if job.held:
         yield f"holds {job.held}"
+    if job.steps or job.untold:
+        yield f"has steps {sorted(job.steps)}, tells {job.untold}"
     if job.fence is not None:
         yield "has a fence"
     if job.state is JobState.PENDING:
@@ -55,7 +61,7 @@ def _wrong_with(job: Job) -> Problems:
 
 def _wrong_with_pending(job: Job) -> Problems:
     run = (job.dispatch_at, job.start_at, job.end_at, job.time_signalled_at, job.suspended_at)
-    if any(instant is not None for instant in run) or job.slices or job.exits:
+    if any(instant is not None for instant in run) or job.slices or job.exits or job.past_steps:
         yield "keeps something of a run"
     if (job.priority == 0) != (job.reason in reasons.HOLDS):
         yield f"priority {job.priority} with reason {job.reason}"
@@ -74,9 +80,13 @@ def _wrong_with_active(job: Job) -> Problems:
         yield f"has exits of {sorted(job.exits)}, launched on {launched}"
     if job.state in (JobState.RUNNING, JobState.SUSPENDED) and job.start_at is None:
         yield "has no start"
+    if (job.suspended_at is not None) != (job.state is JobState.SUSPENDED):
+        yield f"suspended at {job.suspended_at}"
+    if not set(job.untold) <= set(launched):
+        yield f"tells {job.untold}, launched on {launched}"
     if job.fence is None:
-        if all(node in job.exits for node in launched):
-            yield "every part ended, the job did not"
+        if decided(job):
+            yield "every part that decides ended, the job did not"
         return
     targets = job.fence.targets
     if job.state is not JobState.COMPLETING:
@@ -87,6 +97,60 @@ def _wrong_with_active(job: Job) -> Problems:
         yield f"has a fence over {targets}, launched on {launched}, exits of {sorted(job.exits)}"
     if not set(targets) <= set(job.held):
         yield f"gave resources back before the fence was confirmed: {targets} of {job.held}"
+
+
+def _steps_are_within_their_jobs(state: ClusterState) -> Problems:
+    """Steps together hold no more than their job has on any node; ids were issued, once in an attempt."""
+    for job in state.jobs.values():
+        if not job.steps and not job.past_steps:
+            continue
+        for text in _wrong_with_steps(job):
+            yield f"job {job.job_id} {job.state.name}: {text}"
+
+
+def _wrong_with_steps(job: Job) -> Problems:
+    past = [item.row.step_id for item in job.past_steps]
+    ids = [*job.steps, *past]
+    if len(set(ids)) != len(ids):
+        yield f"step ids given twice: {ids}"
+    for step_id in ids:
+        if step_id == STEP_INTERACTIVE:
+            if not job.interactive_used:
+                yield "has an interactive step that was not noted"
+        elif step_id >= job.next_step_id:
+            yield f"has step {step_id}, the next is {job.next_step_id}"
+    whole = {part.node: part for part in job.slices}
+    for step_id, step in job.steps.items():
+        if step.step_id != step_id:
+            yield f"step {step_id} is stored as {step.step_id}"
+        for text in _wrong_with_step(step, set(whole)):
+            yield f"step {step_id}: {text}"
+    own = job.slices if job.request.srun else ()
+    held = held_by(job.steps.values(), [part for part in own if part.node not in job.exits])
+    for node, taken in held.items():
+        part = whole.get(node)
+        if part is None:
+            continue
+        if taken.cpus > part.cpus or (part.memory_mb and taken.memory_mb > part.memory_mb):
+            yield f"steps hold {taken} of {part}"
+        have: dict[tuple[str, str], int] = {}
+        for item in part.gres:
+            have[item.name, item.type] = have.get((item.name, item.type), 0) + item.count
+        if any(count > have.get(key, 0) for key, count in taken.gres.items()):
+            yield f"steps hold {taken} of {part}"
+
+
+def _wrong_with_step(step: Step, nodes: set[str]) -> Problems:
+    names = [part.node for part in step.slices]
+    ranks = sorted(rank for part in step.slices for rank in part.ranks)
+    if not names or len(set(names)) != len(names) or not set(names) <= nodes:
+        yield f"is on {names}"
+    if ranks != list(range(step.num_tasks)) or not all(part.ranks for part in step.slices):
+        yield f"has ranks {ranks} of {step.num_tasks}"
+    if not waits_for(step):
+        yield "every part ended, the step did not"
+    if not (set(step.exits) | set(step.gone)) <= set(names) or set(step.exits) & set(step.gone):
+        yield f"has exits of {sorted(step.exits)}, without {step.gone}"
 
 
 def _nodes_are_not_overbooked(state: ClusterState) -> Problems:
@@ -169,6 +233,12 @@ def _outbox_is_ordered(state: ClusterState) -> Problems:
         if row.attempt < 1:
             yield f"row of {row.job_id} without an attempt"
         seen.add(row.seq)
+    for triple, step_row in state.step_outbox.items():
+        if triple != (step_row.job_id, step_row.attempt, step_row.step.step_id):
+            yield f"step row of {step_row.job_id}.{step_row.attempt} lies under {triple}"
+        if step_row.seq in seen or step_row.seq > state.acct_seq:
+            yield f"step row {triple}: version {step_row.seq}, last issued {state.acct_seq}"
+        seen.add(step_row.seq)
 
 
 def _ended_rows_have_ends(state: ClusterState) -> Problems:
@@ -186,6 +256,7 @@ def _ended_rows_have_ends(state: ClusterState) -> Problems:
 RULES: Final[tuple[Callable[[ClusterState], Problems], ...]] = (
     _ids_only_grow,
     _states_are_whole,
+    _steps_are_within_their_jobs,
     _nodes_are_not_overbooked,
     _indexes_follow,
     _array_tasks_are_once,

@@ -17,6 +17,7 @@ from spur_ctld.state import (
     apply_dispatch,
     apply_fence,
     apply_nodes,
+    apply_steps,
     apply_submit,
     dependencies,
     ops,
@@ -70,13 +71,17 @@ def _outbox_ack(state: ClusterState, op: ops.OutboxAck) -> ops.Done:
         row = state.outbox.get((job_id, attempt))
         if row is not None and row.seq == seq:
             del state.outbox[job_id, attempt]
+    for *key, seq in op.steps:
+        step_row = state.step_outbox.get((key[0], key[1], key[2]))
+        if step_row is not None and step_row.seq == seq:
+            del state.step_outbox[key[0], key[1], key[2]]
     return ops.Done()
 
 
 def _purge(state: ClusterState, op: ops.Purge) -> ops.Done:
     """Ended jobs leave; one that is not over, that the database does not hold yet, or that a live job's
     dependency names, stays."""
-    waiting = {job_id for job_id, _ in state.outbox}
+    waiting = {job_id for job_id, _ in state.outbox} | {job_id for job_id, _, _ in state.step_outbox}
     named = dependencies.referenced(state)
     for job_id in op.job_ids:
         job = state.jobs.get(job_id)
@@ -107,6 +112,15 @@ _APPLY: dict[type, Callable[[ClusterState, Any], Any]] = {
     ops.FenceBegin: apply_fence.begin,
     ops.FenceConfirm: apply_fence.confirm,
     ops.NodeComplete: apply_complete.complete,
+    ops.StepCreate: apply_steps.create,
+    ops.StepLaunched: apply_steps.launched,
+    ops.StepCancel: apply_steps.cancel,
+    ops.StepGone: apply_steps.gone,
+    ops.StepForget: apply_steps.forget,
+    ops.AllocComplete: apply_complete.complete_allocation,
+    ops.Suspend: apply_control.suspend,
+    ops.SuspendTold: apply_fence.suspend_told,
+    ops.ClientSeen: apply_fence.client_seen,
     ops.TimeLimitSignalled: apply_fence.time_limit,
     ops.PendingReasons: _reasons,
     ops.Deadline: _deadline,

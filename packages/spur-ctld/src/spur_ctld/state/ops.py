@@ -9,7 +9,17 @@ on every replica.
 import msgspec
 
 from spur_core.states import JobState
-from spur_ctld.state.records import Exit, IndexRange, Node, Partition, Request, Settings, Slice, Usage
+from spur_ctld.state.records import (
+    Exit,
+    IndexRange,
+    Node,
+    Partition,
+    Request,
+    Settings,
+    Slice,
+    StepAsk,
+    Usage,
+)
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op"):
@@ -101,6 +111,9 @@ class DispatchBegin(Op, frozen=True, kw_only=True, tag="dispatch_begin"):
     partition: str
     slices: tuple[Slice, ...]
     task: int | None = None
+    #: Every node gets a supervisor.  Entries of the first release, which launched a batch job on its first
+    #: node only, lack it.
+    everywhere: bool = False
 
 
 class DispatchCommit(Op, frozen=True, kw_only=True, tag="dispatch_commit"):
@@ -120,7 +133,7 @@ class DispatchAbort(Op, frozen=True, kw_only=True, tag="dispatch_abort"):
     attempt: int
     reason: str
     desc: str = ""
-    #: "retry" with backoff, "hold", "fail" (the job's own fault ends it FAILED with exit 0:53).
+    #: "retry" with backoff, "hold", "fail" (the job's own fault ends it FAILED with exit 0:53), "cancel".
     outcome: str = "retry"
     #: Nodes that certainly hold nothing of this attempt (their launch was refused or never sent).
     clear: tuple[str, ...] = ()
@@ -151,8 +164,8 @@ class FenceConfirm(Op, frozen=True, kw_only=True, tag="fence_confirm"):
 
 
 class NodeComplete(Op, frozen=True, kw_only=True, tag="node_complete"):
-    """A node's part of an attempt ended.  The attempt is compared again at apply.  Result:
-    CompleteResult."""
+    """A node's part of a step ended; of the attempt, when the step lives as long as that.  Attempt and step
+    are compared again at apply.  Result: CompleteResult."""
 
     job_id: int
     attempt: int
@@ -164,6 +177,104 @@ class NodeComplete(Op, frozen=True, kw_only=True, tag="node_complete"):
     usage: Usage = Usage()
     stdout_real: str = ""
     stderr_real: str = ""
+
+
+class StepCreate(Op, frozen=True, kw_only=True, tag="step_create"):
+    """Place a step in a running job and give it the next id.  Refused with code "busy" when it has to wait.
+    A repeated request id gets the first answer.  Result: StepResult."""
+
+    job_id: int
+    attempt: int
+    who: Who
+    ask: StepAsk
+    request_id: str = ""
+    name: str = ""
+    #: The allocation's interactive step instead of a numbered one.
+    interactive: bool = False
+    pty: bool = False
+    time_limit: int | None = None
+    submit_host: str = ""
+    submit_line: str = ""
+
+
+class StepLaunched(Op, frozen=True, kw_only=True, tag="step_launched"):
+    """Every node of the step confirmed its launch."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+    start_at: float
+
+
+class StepCancel(Op, frozen=True, kw_only=True, tag="step_cancel"):
+    """The step is to end; committed before the first kill leaves.  `why`, `text`, `hard`: see `StepStop`."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+    who: Who
+    why: str = "cancelled"
+    text: str = ""
+    hard: bool = False
+    #: Nodes that certainly hold nothing of it (their launch was refused or never sent).
+    clear: tuple[str, ...] = ()
+
+
+class StepGone(Op, frozen=True, kw_only=True, tag="step_gone"):
+    """A node certainly holds nothing of a step (any more) and will not report it.
+
+    `lost`: its supervisor died without an exit; the step is ended on its other nodes too and fails with
+    signal 9.  `text`: how, for the step's client.
+    """
+
+    job_id: int
+    attempt: int
+    step_id: int
+    node: str
+    #: The exit, where the node still told it.
+    exit: Exit | None = None
+    lost: bool = False
+    text: str = ""
+
+
+class StepForget(Op, frozen=True, kw_only=True, tag="step_forget"):
+    """A step that no node ever had: it never was, and a repeat of its request makes a new one."""
+
+    job_id: int
+    attempt: int
+    step_id: int
+
+
+class AllocComplete(Op, frozen=True, kw_only=True, tag="alloc_complete"):
+    """The owner of an allocation is done with it; `exit` is his command's."""
+
+    job_id: int
+    who: Who
+    exit: Exit = Exit()
+
+
+class Suspend(Op, frozen=True, kw_only=True, tag="suspend"):
+    """Stop running jobs, or let them go on; committed before the nodes are told."""
+
+    targets: tuple[Target, ...]
+    who: Who
+    resume: bool = False
+
+
+class SuspendTold(Op, frozen=True, kw_only=True, tag="suspend_told"):
+    """These nodes carried out the last suspension (or, `suspended` false, the last resumption)."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[str, ...]
+    suspended: bool
+
+
+class ClientSeen(Op, frozen=True, kw_only=True, tag="client_seen"):
+    """The client behind an attempt said for the first time that it lives."""
+
+    job_id: int
+    attempt: int
 
 
 class TimeLimitSignalled(Op, frozen=True, kw_only=True, tag="time_limit"):
@@ -190,9 +301,11 @@ class Deadline(Op, frozen=True, kw_only=True, tag="deadline"):
 
 class NodeRegister(Op, frozen=True, kw_only=True, tag="node_register"):
     """An agent registered; `node` holds what it said, the overlay of the configuration is applied over
-    it."""
+    it.  `held_by`: whose name it was when the registration was allowed (`Node.holder`), compared again at
+    apply; None = not compared."""
 
     node: Node
+    held_by: str | None = None
 
 
 class NodeSilent(Op, frozen=True, kw_only=True, tag="node_silent"):
@@ -232,6 +345,8 @@ class OutboxAck(Op, frozen=True, kw_only=True, tag="outbox_ack"):
     """The database holds these rows: (job_id, attempt, seq)."""
 
     rows: tuple[tuple[int, int, int], ...]
+    #: (job_id, attempt, step_id, seq)
+    steps: tuple[tuple[int, int, int, int], ...] = ()
 
 
 class Purge(Op, frozen=True, kw_only=True, tag="purge"):
@@ -254,6 +369,15 @@ AnyOp = (
     | FenceBegin
     | FenceConfirm
     | NodeComplete
+    | StepCreate
+    | StepLaunched
+    | StepCancel
+    | StepGone
+    | StepForget
+    | AllocComplete
+    | Suspend
+    | SuspendTold
+    | ClientSeen
     | TimeLimitSignalled
     | PendingReasons
     | Deadline
@@ -298,10 +422,15 @@ class CompleteResult(OpResult, frozen=True, kw_only=True, tag="complete"):
     verdict: str = ""
 
 
+class StepResult(OpResult, frozen=True, kw_only=True, tag="step"):
+    attempt: int = 0
+    step_id: int = 0
+
+
 class TargetsResult(OpResult, frozen=True, kw_only=True, tag="targets"):
     """One entry per target in the request's order; None = done."""
 
     results: tuple[Refusal | None, ...] = ()
 
 
-AnyResult = Done | SubmitResult | DispatchResult | CompleteResult | TargetsResult
+AnyResult = Done | SubmitResult | DispatchResult | CompleteResult | StepResult | TargetsResult

@@ -129,6 +129,15 @@ class Request(Record, frozen=True, kw_only=True):
     nice: int = 0
     warn_signal: str = ""
 
+    #: An allocation without a command of its own (salloc): ended by its owner, a cancel or its limit.
+    alloc_only: bool = False
+    #: As typed: "block", "cyclic", "plane=N", "arbitrary"; empty = block.
+    distribution: str = ""
+    #: "arbitrary": the node of each task in order.
+    task_nodes: tuple[str, ...] = ()
+    #: A serialized StepShape of the wire for a stand-alone srun's tasks; not looked into here.
+    shape: bytes = b""
+
 
 class Fence(Record, frozen=True, kw_only=True):
     """An attempt being made certain not to run any more.
@@ -151,6 +160,112 @@ class Fence(Record, frozen=True, kw_only=True):
     may_have_run: bool = False
     #: The exit that the job shows afterwards; None = the usual one of its outcome.
     exit: Exit | None = None
+
+
+class StepAsk(Record, frozen=True, kw_only=True):
+    """What a step asks of its job's allocation; None = not given.
+
+    `gres` is per node; None = what the job has there.  `nodelist` keeps its order and repeats, which
+    "arbitrary" goes by.
+    """
+
+    num_tasks: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    cpus_per_task: int | None = None
+    tasks_per_node: int | None = None
+    distribution: str = ""
+    exact: bool = False
+    overlap: bool = False
+    overcommit: bool = False
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    #: Index of the first node of the allocation that may be used.
+    relative: int | None = None
+    memory_per_node_mb: int | None = None
+    memory_per_cpu_mb: int | None = None
+    gres: tuple[Gres, ...] | None = None
+
+
+class StepStop(Record, frozen=True, kw_only=True):
+    """Why a step is being ended before its tasks end by themselves; recorded before the first kill.
+
+    `why`: "cancelled", "timeout", "launch" (it could not be started everywhere), "lost" (a supervisor of it
+    died).  `text` is for the step's client.  `hard`: kill without grace.
+    """
+
+    why: str
+    at: float
+    uid: int | None = None
+    text: str = ""
+    hard: bool = False
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """One numbered or interactive step of the job's present attempt that is not over.
+
+    `slices` are in the step's node order, `ranks` in them are the step's own.  `start_at` None = not every
+    node confirmed its launch.  The step is over when each of its nodes is in `exits` or in `gone`.
+    """
+
+    step_id: int
+    name: str
+    created_at: float
+    slices: tuple[Slice, ...]
+    num_tasks: int = 1
+    cpus_per_task: int = 1
+    distribution: str = ""
+    #: Holds nothing of the allocation for itself, and waits for nobody.
+    overlap: bool = False
+    exact: bool = False
+    #: The slices' gres is seen but not held.
+    gres_shared: bool = False
+    pty: bool = False
+    time_limit: int | None = None
+    submit_host: str = ""
+    submit_line: str = ""
+    #: Under which the answer to its creation is stored.
+    request_id: str = ""
+
+    start_at: float | None = None
+    #: The job's `suspended_secs` when it started.
+    suspended_before: float = 0.0
+    exits: dict[str, NodeExit] = {}
+    #: Nodes that hold nothing of it and will not report.
+    gone: tuple[str, ...] = ()
+    stop: StepStop | None = None
+
+
+class StepRow(Record, frozen=True, kw_only=True):
+    """Accounting: one step of one attempt."""
+
+    step_id: int
+    name: str
+    state: JobState
+    start_at: float
+    end_at: float | None = None
+    exit: Exit = Exit()
+    num_tasks: int = 1
+    cpus: int = 0
+    num_nodes: int = 1
+    nodelist: str = ""
+    alloc_tres: str = ""
+    usage: Usage = Usage()
+    max_rss_node: str = ""
+    #: How the tasks lie: "Block", "Cyclic", "Plane", "Arbitrary"; empty = unknown.
+    layout: str = ""
+
+
+class PastStep(Record, frozen=True, kw_only=True):
+    """A step of the present attempt that is over; the last few are kept for whoever watches them.
+
+    `missing`: nodes whose report had not come when the job's end closed the step; it may still come, and
+    then corrects the row.
+    """
+
+    row: StepRow
+    stop: StepStop | None = None
+    missing: tuple[str, ...] = ()
 
 
 class Job(Record, frozen=True, kw_only=True):
@@ -209,6 +324,20 @@ class Job(Record, frozen=True, kw_only=True):
     restarts: int = 0
     recovery_fences: int = 0
 
+    #: The attempt has a supervisor on each of its nodes.  Batch attempts of the first release had one on
+    #: their first node only.
+    everywhere: bool = False
+    #: Steps inside the allocation: the id that the next one gets, and those not over, by id.
+    next_step_id: int = 0
+    steps: dict[int, Step] = {}
+    past_steps: tuple[PastStep, ...] = ()
+    #: The attempt's one interactive step was started.
+    interactive_used: bool = False
+    #: Nodes that were not told yet that the attempt was suspended, or resumed.
+    untold: tuple[str, ...] = ()
+    #: A client (srun, salloc) has said that it lives; from then on its silence counts.
+    client_seen: bool = False
+
 
 class Node(Record, frozen=True, kw_only=True):
     """One machine.  Base state and allocations are derived from jobs, never stored."""
@@ -246,6 +375,8 @@ class Node(Record, frozen=True, kw_only=True):
     registered_at: float | None = None
     last_busy_at: float | None = None
     comment: str = ""
+    #: Digest of the secret of the agent that has the node's name; empty = it showed none.
+    holder: str = ""
 
 
 class Partition(Record, frozen=True, kw_only=True):
@@ -272,24 +403,6 @@ class Partition(Record, frozen=True, kw_only=True):
     max_mem_per_node: int | None = None
     over_time_limit: int = 0
     all_nodes: bool = False
-
-
-class StepRow(Record, frozen=True, kw_only=True):
-    """Accounting: one step of one attempt."""
-
-    step_id: int
-    name: str
-    state: JobState
-    start_at: float
-    end_at: float | None = None
-    exit: Exit = Exit()
-    num_tasks: int = 1
-    cpus: int = 0
-    num_nodes: int = 1
-    nodelist: str = ""
-    alloc_tres: str = ""
-    usage: Usage = Usage()
-    max_rss_node: str = ""
 
 
 class AcctRow(Record, frozen=True, kw_only=True):
@@ -348,6 +461,19 @@ class AcctRow(Record, frozen=True, kw_only=True):
     gone: bool = False
 
 
+class StepAcct(Record, frozen=True, kw_only=True):
+    """Accounting: one step that has a row of its own, keyed (job_id, attempt, step_id).
+
+    `seq` as in `AcctRow`.
+    """
+
+    seq: int
+    job_id: int
+    attempt: int
+    submit_at: float
+    step: StepRow
+
+
 class Answer(Record, frozen=True, kw_only=True):
     """The stored result of a request id, so that a repeat gets the same answer."""
 
@@ -369,3 +495,5 @@ class Settings(Record, frozen=True, kw_only=True):
     kill_wait: int = 30
     enforce_part_limits: str = "NO"
     default_priority: int = 1000
+    #: `[controller] hold_on_prolog_fail`
+    hold_on_prolog_fail: bool = True
