@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from spur_agent.node_proof import NodeProof
 from spur_auth import mint
 from spur_core.errors import RequestError, Unauthenticated, Unreachable
 from spur_proto import controller_pb2_grpc
@@ -53,22 +54,32 @@ class NodeCredential:
 
     Args:
         clock: seconds since the epoch.
+        proof: what this agent knows of the node's earlier registrations; None = nothing.
     """
 
     def __init__(
-        self, key: bytes | None, node: str, cluster: str, clock: Callable[[], float] = time.time
+        self,
+        key: bytes | None,
+        node: str,
+        cluster: str,
+        clock: Callable[[], float] = time.time,
+        proof: NodeProof | None = None,
     ) -> None:
         self._key = key
         self._node = node
         self._cluster = cluster
         self._clock = clock
-        self._given = ""
+        self._proof = proof
+        # With the key a fresh one can be made at any time; without it the kept one is all there is.
+        self._given = proof.token if proof is not None and key is None else ""
         self._own = ""
         self._own_until = 0.0
 
     def given(self, token: str) -> None:
-        """The controller's own token for this node; empty = it gave none."""
+        """The controller's own token for this node; empty = it gave none.  Blocks until it is on the disk."""
         self._given = token
+        if self._proof is not None and token:
+            self._proof.keep(token)
 
     def forget(self) -> None:
         """The given token is not accepted any more."""
@@ -76,16 +87,26 @@ class NodeCredential:
 
     def metadata(self) -> Sequence[tuple[str, str]]:
         """What goes with every call; nothing on a cluster without a key."""
+        token = self.token()
+        return (("authorization", f"Bearer {token}"),) if token else ()
+
+    def token(self) -> str:
+        """The credential itself; empty on a cluster without a key."""
         token = self._given
         if not token and self._key is not None:
             now = self._clock()
             if not self._own or now >= self._own_until:
                 self._own = mint.mint_node(
-                    self._key, self._node, now=now, ttl=_OWN_TTL_SECS, cluster=self._cluster
+                    self._key,
+                    self._node,
+                    now=now,
+                    ttl=_OWN_TTL_SECS,
+                    cluster=self._cluster,
+                    holder=self._proof.holder if self._proof is not None else "",
                 )
                 self._own_until = now + _OWN_TTL_SECS / 2
             token = self._own
-        return (("authorization", f"Bearer {token}"),) if token else ()
+        return token
 
 
 async def _connected(channel: Any, endpoint: str) -> None:

@@ -117,7 +117,7 @@ class Membership:
                     complaint = error.text
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LAST_PAUSE)
-        self._credential.given(answer.node_token)
+        await asyncio.to_thread(self._credential.given, answer.node_token)
         if answer.heartbeat_secs:
             self._beat_secs = float(answer.heartbeat_secs)
         self._renew_at = time.monotonic() + NODE_TTL_SECS / 2

@@ -1,9 +1,10 @@
 """Who may register under a node's name, and speak for the node afterwards.
 
 A name that nobody has is free.  The agent that registers under it becomes its holder: it made a random
-secret before, kept it on its disk, and its tokens carry it; the controller remembers the secret's digest.  As
-long as the node is not down, only a token with that secret, or an administrator, registers under the name again: a
-second agent with the same name (a copied disk image, a typing error, a stranger) is refused and hurts nobody.
+secret before, kept it on its disk, and its tokens carry it; the controller remembers the secret's digest.
+As long as the node is not down, only a token with that secret, or an administrator, registers under the
+name again: a second agent with the same name (a copied disk image, a typing error, a stranger) is refused
+and hurts nobody.
 
 A node that registered without a secret (an agent of an earlier release) is held by whoever can show any node
 token for its name.
