@@ -109,8 +109,8 @@ class Controller:
         self.fencer = Fencer(
             self.ledger, self.agents, self.launcher, clock, self.site.settings.accept_unproven_fence
         )
-        self.timers = Timers(self.site)
         self.service = ControllerService(self.site)
+        self.timers = Timers(self.site, self.service.recovery)
         self._gate = Gate(gate_rules, clock)
         self._history: accounting_link.History | None = None
         self._server: Any = None

@@ -1,4 +1,4 @@
-"""What the leader remembers of nodes without replicating it: beats, loads, cool-downs, missing attempts.
+"""What the leader remembers of nodes without replicating it: beats, loads, lists, cool-downs, absences.
 
 Losing it costs nothing but time: after a start every node gets a full window of silence, and absence has
 to be seen twice again.
@@ -7,28 +7,46 @@ to be seen twice again.
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
-from spur_core.states import ACTIVE_STATES, JobState
+from spur_core.ids import STEP_EXTERN, RuntimeId
 from spur_ctld.api.node_view import Load
-from spur_ctld.state.apply_fence import live_nodes
+from spur_ctld.recovery.policy import belongs, expected
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.records import Job
 
-#: Two snapshots that miss an attempt must be at least this far apart, in seconds.
+#: Two snapshots that miss a supervisor must be at least this far apart, in seconds.
 ABSENCE_SECS: Final = 60.0
 
-#: (job id, attempt, step id, "live", "finished" or "lost") of a supervisor that an agent holds.
-Held = tuple[int, int, int, str]
+
+class Held(NamedTuple):
+    """A supervisor that an agent holds.  `state`: "live", "finished" or "lost"."""
+
+    rid: RuntimeId
+    state: str
+
+
+class Missing(NamedTuple):
+    """A supervisor that should be on the node.  `why` is for people."""
+
+    rid: RuntimeId
+    why: str
 
 
 class Findings(NamedTuple):
     """What a node's list says against the state.
 
-    `obsolete`: (job, attempt) held there although it is over, superseded or elsewhere.
-    `lost`: (job, attempt) that should run there and is dead by the agent's word, or was missing twice.
+    Attributes:
+        obsolete: held there although it is over, superseded or elsewhere.
+        lost: should run there and is dead by the agent's word, or was missing twice.
     """
 
-    obsolete: tuple[tuple[int, int], ...]
-    lost: tuple[tuple[int, int], ...]
+    obsolete: tuple[RuntimeId, ...]
+    lost: tuple[Missing, ...]
+
+
+class _List(NamedTuple):
+    """The last consistent list of a node."""
+
+    at: float
+    live: frozenset[RuntimeId]
 
 
 class NodeMemory:
@@ -38,7 +56,8 @@ class NodeMemory:
         self.beats: dict[str, float] = {}
         self.loads: dict[str, Load] = {}
         self._cool_until: dict[str, float] = {}
-        self._missing: dict[tuple[str, int, int], float] = {}
+        self._missing: dict[tuple[str, RuntimeId], float] = {}
+        self._lists: dict[str, _List] = {}
 
     def start(self, nodes: Iterable[str], now: float) -> None:
         """Nobody is silent yet."""
@@ -62,47 +81,36 @@ class NodeMemory:
         """When the next cool-down ends."""
         return min(self._cool_until.values(), default=None)
 
+    def names_live(self, node: str, rid: RuntimeId, since: float) -> bool:
+        """Whether the node's last list is not older than `since` and names the run as alive."""
+        known = self._lists.get(node)
+        return known is not None and known.at >= since and rid in known.live
+
     def compare(self, state: ClusterState, node: str, held: Collection[Held], now: float) -> Findings:
         """Both directions, by exact identity; a consistent list only."""
-        obsolete = {
-            (job_id, attempt)
-            for job_id, attempt, _, life in held
-            # What has ended waits for its report to be taken, what is lost is dead: nothing to kill.
-            if life == "live"
-            and not belongs(state.jobs.get(job_id), attempt, node, state.next_job_id, job_id)
-        }
-        present = {(job_id, attempt) for job_id, attempt, _, life in held if life != "lost"}
-        dead = {(job_id, attempt) for job_id, attempt, _, life in held if life == "lost"} - present
+        live = frozenset(rid for rid, life in held if life == "live")
+        self._lists[node] = _List(now, live)
+        # What has ended waits for its report to be taken, what is lost is dead: nothing to kill.
+        obsolete = sorted(rid for rid in live if not belongs(state, node, rid))
+        present = {rid for rid, life in held if life != "lost"}
+        dead = {rid for rid, life in held if life == "lost"} - present
         lost = []
         use = state.use.get(node)
-        expected: set[tuple[str, int, int]] = set()
-        for job_id in use.jobs if use is not None else ():
-            job = state.jobs[job_id]
-            if job.state not in (JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING):
-                continue
-            if job.fence is not None or node not in live_nodes(job):
-                continue
-            key = (node, job_id, job.run_attempt)
-            expected.add(key)
-            if (job_id, job.run_attempt) in present:
-                self._missing.pop(key, None)
-                continue
-            first = self._missing.setdefault(key, now)
-            # The agent's word that a supervisor is dead is certain; an absence has to be seen twice.
-            if (job_id, job.run_attempt) in dead or now - first >= ABSENCE_SECS:
-                lost.append((job_id, job.run_attempt))
-        for key in [key for key in self._missing if key[0] == node and key not in expected]:
+        due: set[tuple[str, RuntimeId]] = set()
+        for job_id in sorted(use.jobs) if use is not None else ():
+            for rid in expected(state.jobs[job_id], node):
+                key = (node, rid)
+                due.add(key)
+                if rid in present:
+                    self._missing.pop(key, None)
+                    continue
+                first = self._missing.setdefault(key, now)
+                # The agent's word that a supervisor is dead is certain, but a lost extern step's agent asks
+                # by itself what to do; an absence has to be seen twice.
+                if rid in dead and rid.step_id != STEP_EXTERN:
+                    lost.append(Missing(rid, f"its supervisor on {node} was lost"))
+                elif now - first >= ABSENCE_SECS:
+                    lost.append(Missing(rid, f"{node} has no supervisor of it"))
+        for key in [key for key in self._missing if key[0] == node and key not in due]:
             del self._missing[key]
-        return Findings(tuple(sorted(obsolete)), tuple(sorted(lost)))
-
-
-def belongs(job: Job | None, attempt: int, node: str, next_job_id: int, job_id: int) -> bool:
-    """Whether a supervisor of (job, attempt) may be on that node.
-
-    An id that was never issued here is left alone: it may belong to a state that was lost.
-    """
-    if job is None:
-        return job_id >= next_job_id
-    if job.run_attempt != attempt:
-        return attempt > job.run_attempt
-    return job.state in ACTIVE_STATES and node in live_nodes(job)
+        return Findings(tuple(obsolete), tuple(lost))

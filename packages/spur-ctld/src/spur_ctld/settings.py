@@ -25,6 +25,7 @@ class ShellSettings(NamedTuple):
     heartbeat_secs: int
     heartbeat_timeout_secs: int
     agent_restart_grace_secs: int
+    recovery_grace_secs: int
     cooldown_secs: int
     over_time_limit_secs: int
     complete_wait_secs: int
@@ -48,6 +49,7 @@ def shell_settings(config: Config) -> ShellSettings:
         heartbeat_secs=config.agent.heartbeat_interval_secs,
         heartbeat_timeout_secs=controller.heartbeat_timeout_secs,
         agent_restart_grace_secs=controller.agent_restart_grace_secs,
+        recovery_grace_secs=controller.stepd_recovery_grace_secs,
         cooldown_secs=controller.dispatch_reject_cooldown_secs,
         over_time_limit_secs=scheduler.over_time_limit,
         complete_wait_secs=scheduler.complete_wait_secs,

@@ -5,14 +5,14 @@ import pytest
 from spur_auth import mint
 from spur_auth.kinds import NOBODY
 from spur_core.errors import AccessDenied, SpurError, Unsupported
-from spur_core.ids import STEP_BATCH
+from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.states import JobState, NodeAvail
 from spur_ctld.api import caller, grpc_errors
 from spur_ctld.dispatch.agents import Launched
 from spur_ctld.dispatch.fencing import grace_left
 from spur_ctld.dispatch.launch_spec import ClusterFacts, build, run_length
 from spur_ctld.dispatch.launcher import Failure, verdict
-from spur_ctld.node_memory import ABSENCE_SECS, NodeMemory
+from spur_ctld.node_memory import ABSENCE_SECS, Held, NodeMemory
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import DispatchAbort, DispatchCommit
 from spur_ctld.state.records import UNLIMITED, Exit, Fence, Job, Node, NodeExit, Partition, Request, Slice
@@ -198,22 +198,22 @@ def test_reconciliation_by_exact_identity():
     memory = NodeMemory()
     state = state_with(job(1), job(2, state=JobState.COMPLETED, held=(), end_at=5.0), job(3))
     held = [
-        (1, 1, STEP_BATCH, "live"),
-        (2, 1, STEP_BATCH, "live"),
-        (3, 2, STEP_BATCH, "live"),
-        (500, 1, 0, "live"),
-        (50, 1, 0, "live"),
-        (51, 1, 0, "finished"),
+        Held(RuntimeId(1, 1, STEP_BATCH), "live"),
+        Held(RuntimeId(2, 1, STEP_BATCH), "live"),
+        Held(RuntimeId(3, 2, STEP_BATCH), "live"),
+        Held(RuntimeId(500, 1, 0), "live"),
+        Held(RuntimeId(50, 1, 0), "live"),
+        Held(RuntimeId(51, 1, 0), "finished"),
     ]
     found = memory.compare(state, "n1", held, 0.0)
     # 3.2 is newer than what is known here: never killed.  500 was never issued here; 50 was, and is gone.
-    assert found.obsolete == ((2, 1), (50, 1))
+    assert found.obsolete == ((2, 1, STEP_BATCH), (50, 1, 0))
     assert found.lost == ()
-    assert memory.compare(state, "n1", held, ABSENCE_SECS).lost == ((3, 1),)
-    memory.compare(
-        state, "n1", [(3, 1, STEP_BATCH, "finished"), (1, 1, STEP_BATCH, "live")], ABSENCE_SECS + 1
-    )
-    assert memory.compare(state, "n1", [(1, 1, STEP_BATCH, "live")], ABSENCE_SECS + 2).lost == ()
+    (missing,) = memory.compare(state, "n1", held, ABSENCE_SECS).lost
+    assert missing.rid == (3, 1, STEP_BATCH)
+    one = Held(RuntimeId(1, 1, STEP_BATCH), "live")
+    memory.compare(state, "n1", [Held(RuntimeId(3, 1, STEP_BATCH), "finished"), one], ABSENCE_SECS + 1)
+    assert memory.compare(state, "n1", [one], ABSENCE_SECS + 2).lost == ()
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,25 @@
 """What agents say: who they are, that they live, what they hold, how steps ended."""
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
-from spur_auth import mint
-from spur_auth.ownership import require_node
-from spur_core.errors import NotFound, RequestError, SpurError
-from spur_core.reasons import SYSTEM_FAILURE
-from spur_core.states import JobState, NodeAvail
+import msgspec
+
+from spur_auth.kinds import NODE, Identity
+from spur_auth.verify import verify
+from spur_core.errors import NotFound, RequestError, WrongState
+from spur_core.states import NodeAvail
 from spur_ctld import bounds
-from spur_ctld.api import parse
-from spur_ctld.api.caller import CALLER
+from spur_ctld.api import node_identity, parse
+from spur_ctld.api.caller import CALLER, GateRules
 from spur_ctld.api.node_view import Load
+from spur_ctld.dispatch.launch_spec import rid_message
 from spur_ctld.dispatch.nodes import node_address
-from spur_ctld.node_memory import Held, belongs
+from spur_ctld.node_memory import Held
+from spur_ctld.recovery.cohorts import Verdict
+from spur_ctld.recovery.policy import Life
+from spur_ctld.recovery.service import Entry, Recovery
 from spur_ctld.settings import overlay
 from spur_ctld.site import Site
 from spur_ctld.state import ops
@@ -31,6 +36,21 @@ _VERDICTS: Final = {
     "retry": pb.REPORT_VERDICT_RETRY,
     "wrong_node": pb.REPORT_VERDICT_WRONG_NODE,
 }
+_LIVES: Final = {
+    pb.RECOVERY_STATE_LIVE: Life.LIVE,
+    pb.RECOVERY_STATE_STALE: Life.GONE,
+    pb.RECOVERY_STATE_FINISHED: Life.FINISHED,
+    pb.RECOVERY_STATE_CORRUPT: Life.GONE,
+}
+_RECOVERY_VERDICTS: Final = {
+    Verdict.KEEP: pb.RECOVERY_VERDICT_KEEP,
+    Verdict.WAIT: pb.RECOVERY_VERDICT_WAIT,
+    Verdict.FENCE: pb.RECOVERY_VERDICT_FENCE,
+    Verdict.FORGET: pb.RECOVERY_VERDICT_FORGET,
+    Verdict.RESTORE: pb.RECOVERY_VERDICT_RESTORE,
+}
+#: Why a node is drained whose epilog went wrong.
+EPILOG_FAILED: Final = "epilog script failed"
 #: Instants of a report may lie this far in the controller's future before they are pulled back.
 _CLOCK_SKEW_SECS: Final = 1.0
 #: What no node has; a larger number would overflow sums over the cluster.
@@ -39,28 +59,24 @@ _MOST_GRES: Final = 1 << 40
 
 
 class AgentCalls:
-    """RegisterAgent, Heartbeat, DeregisterAgent, ReportJobStatus."""
+    """RegisterAgent, Heartbeat, DeregisterAgent, ReportJobStatus, ReportStepdRecovery."""
 
     site: Site
-    _in_background: Callable[[Coroutine[Any, Any, None]], None]
-
-    def _require(self, node: str) -> None:
-        """The caller is the agent of exactly that node."""
-        if not node:
-            raise RequestError("node: missing")
-        require_node(CALLER.get(), node, open_cluster=self.site.rules.open_cluster)
+    recovery: Recovery
 
     async def RegisterAgent(self, request: pb.RegisterAgentRequest, context: Any) -> pb.RegisterAgentResponse:
-        self._require(request.node)
         site = self.site
+        claim = await node_identity.claim(site, request.node)
         now = site.clock()
-        said = node_record(request, peer_host(context.peer()))
+        said = msgspec.structs.replace(node_record(request, peer_host(context.peer())), holder=claim.holder)
         before = site.ledger.state.nodes.get(request.node)
-        await site.ledger.commit(ops.NodeRegister(at=now, node=overlay(said, site.settings.nodes)))
+        await site.ledger.commit(
+            ops.NodeRegister(at=now, node=overlay(said, site.settings.nodes), held_by=claim.held_by)
+        )
         if before is not None and node_address(before) not in ("", node_address(said)):
             await site.agents.forget(node_address(before))
         site.memory.heard(request.node, site.monotonic())
-        await self._reconcile(request.node, held_steps(request.held))
+        await self.recovery.reconcile(request.node, held_steps(request.held))
         log.info(
             "node_registered node=%s address=%s cpus=%d memory_mb=%d held=%d",
             request.node,
@@ -69,20 +85,16 @@ class AgentCalls:
             request.memory_mb,
             len(request.held),
         )
-        token = ""
-        cluster = site.ledger.state.settings.cluster_name
-        if site.key is not None and site.rules.keys:
-            token = mint.mint_node(site.key, request.node, now, cluster=cluster)
         return pb.RegisterAgentResponse(
-            node_token=token,
-            cluster_name=cluster,
+            node_token=node_identity.token_for(site, request.node, claim.secret, now),
+            cluster_name=site.ledger.state.settings.cluster_name,
             heartbeat_secs=site.settings.heartbeat_secs,
             term=site.term(),
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
-        self._require(request.node)
         site = self.site
+        node_identity.require_speaker(site, request.node)
         node = site.ledger.state.nodes.get(request.node)
         if node is None or node.avail is NodeAvail.UNKNOWN or node.boot_id != request.boot_id:
             return pb.HeartbeatResponse(register_again=True)
@@ -92,64 +104,58 @@ class AgentCalls:
             await site.ledger.commit(ops.NodeBack(at=site.clock(), name=request.node))
             log.info("node_back node=%s", request.node)
         if request.has_snapshot:
-            await self._reconcile(request.node, held_steps(request.held))
+            await self.recovery.reconcile(request.node, held_steps(request.held))
         return pb.HeartbeatResponse()
-
-    async def _reconcile(self, node: str, held: list[Held]) -> None:
-        """Compare a consistent list with the state, and undo what differs, by exact identity."""
-        site = self.site
-        findings = site.memory.compare(site.ledger.state, node, held, site.monotonic())
-        for job_id, attempt in findings.lost:
-            log.warning("attempt_lost job=%d attempt=%d node=%s", job_id, attempt, node)
-            try:
-                await site.ledger.commit(
-                    ops.FenceBegin(
-                        at=site.clock(),
-                        job_id=job_id,
-                        attempt=attempt,
-                        outcome=JobState.PENDING,
-                        reason=SYSTEM_FAILURE,
-                        desc=f"the supervisor on {node} was lost",
-                        recovery=True,
-                    )
-                )
-            except SpurError as error:
-                log.info("fence_refused job=%d attempt=%d error=%r", job_id, attempt, error.text)
-        for job_id, attempt in findings.obsolete:
-            log.warning("attempt_obsolete job=%d attempt=%d node=%s", job_id, attempt, node)
-            self._in_background(self._end_obsolete(node, job_id, attempt))
-
-    async def _end_obsolete(self, node: str, job_id: int, attempt: int) -> None:
-        known = self.site.ledger.state.nodes.get(node)
-        job = self.site.ledger.state.jobs.get(job_id)
-        if known is None or belongs(job, attempt, node, self.site.ledger.state.next_job_id, job_id):
-            return
-        try:
-            await self.site.agents.end(node_address(known), job_id, attempt, 0, "superseded")
-        except SpurError as error:
-            log.info("obsolete_waits job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)
 
     async def DeregisterAgent(
         self, request: pb.DeregisterAgentRequest, context: Any
     ) -> pb.DeregisterAgentResponse:
-        self._require(request.node)
         site = self.site
+        node_identity.require_speaker(site, request.node)
         if request.node not in site.ledger.state.nodes:
             raise NotFound(f"Node {request.node} not found")
         await site.ledger.commit(
             ops.NodeSilent(at=site.clock(), name=request.node, reason=request.reason or "agent restarting")
         )
         site.memory.heard(request.node, site.monotonic())
-        log.info("node_restarting node=%s", request.node)
+        log.info("node_restarting node=%s held=%d", request.node, len(request.held))
         return pb.DeregisterAgentResponse()
+
+    async def ReportStepdRecovery(
+        self, request: pb.ReportStepdRecoveryRequest, context: Any
+    ) -> pb.ReportStepdRecoveryResponse:
+        """Checks in order: signature, expiry, host name, node known; then run by run.  What is refused has
+        no effect."""
+        site, node = self.site, request.hostname
+        identity = recovery_identity(site.rules, request.node_token, CALLER.get(), site.clock())
+        node_identity.require_speaker(site, node, identity)
+        known = site.ledger.state.nodes.get(node)
+        if known is None or known.avail is NodeAvail.UNKNOWN:
+            raise NotFound(f"Node {node} not found")
+        if known.boot_id != request.boot_id:
+            raise WrongState(f"node {node} registered with another boot; register again")
+        answers = await self.recovery.report(node, [recovery_entry(message) for message in request.entries])
+        return pb.ReportStepdRecoveryResponse(
+            answers=[
+                pb.RecoveryAnswer(
+                    rid=rid_message(answer.rid),
+                    verdict=_RECOVERY_VERDICTS[answer.verdict],
+                    verdict_id=answer.verdict_id,
+                )
+                for answer in answers
+            ]
+        )
 
     async def ReportJobStatus(
         self, request: pb.ReportJobStatusRequest, context: Any
     ) -> pb.ReportJobStatusResponse:
-        self._require(request.node)
+        site = self.site
+        node_identity.require_speaker(site, request.node)
+        if request.epilog_error:
+            # First, and whatever becomes of the report: the node is not fit for another job.
+            await self._drain_after_epilog(request)
         bounds.check_texts(request)
         rid = parse.runtime_id(request.rid)
-        site = self.site
         now = site.clock()
         ended = request.ended_at if 0 < request.ended_at <= now + _CLOCK_SKEW_SECS else now
         started = request.started_at if 0 < request.started_at <= ended else ended
@@ -183,10 +189,54 @@ class AgentCalls:
         )
         return pb.ReportJobStatusResponse(verdict=_VERDICTS[result.verdict])
 
+    async def _drain_after_epilog(self, request: pb.ReportJobStatusRequest) -> None:
+        site = self.site
+        node = site.ledger.state.nodes.get(request.node)
+        rid = request.rid
+        log.error(
+            "epilog_failed node=%s job=%d attempt=%d error=%r",
+            request.node,
+            rid.job_id,
+            rid.run_attempt,
+            request.epilog_error[:1000],
+        )
+        if node is not None and not node.drain:
+            who = ops.Who(user=request.node)
+            await site.ledger.commit(
+                ops.NodeUpdate(
+                    at=site.clock(), names=(request.node,), who=who, state="drain", reason=EPILOG_FAILED
+                )
+            )
+
 
 def held_steps(messages: Iterable[pb.HeldStep]) -> list[Held]:
     """Exact identities of an agent's list."""
-    return [(*parse.runtime_id(message.rid, "held"), message.state) for message in messages]
+    return [Held(parse.runtime_id(message.rid, "held"), message.state) for message in messages]
+
+
+def recovery_identity(rules: GateRules, token: str, caller: Identity, now: float) -> Identity:
+    """Who reports: the token inside the request, or the call's own credential when there is none.
+
+    Raises:
+        CredentialError: the token is forged, expired, of another kind, or there is none at all.
+    """
+    if rules.open_cluster:
+        return caller
+    if not token and caller.verified:
+        return caller
+    return verify(rules.keys, token, NODE, now)
+
+
+def recovery_entry(message: pb.RecoveryEntry) -> Entry:
+    """One line of a report.
+
+    Raises:
+        RequestError: the identity is not complete, or the state is none.
+    """
+    life = _LIVES.get(message.state)
+    if life is None:
+        raise RequestError("entries: a state is missing")
+    return Entry(parse.runtime_id(message.rid, "entries"), life, message.detail)
 
 
 def exit_record(message: common_pb2.ExitStatus) -> Exit:

@@ -36,10 +36,11 @@ KINDS: Final[dict[str, frozenset[str]]] = {
     "/slurm.SlurmController/GetConfig": _USERS,
     "/slurm.SlurmController/Ping": _BOTH,
     "/slurm.SlurmController/DrainNode": _BOTH,
-    "/slurm.SlurmController/RegisterAgent": _NODES,
+    "/slurm.SlurmController/RegisterAgent": _BOTH,
     "/slurm.SlurmController/Heartbeat": _NODES,
     "/slurm.SlurmController/DeregisterAgent": _NODES,
     "/slurm.SlurmController/ReportJobStatus": _NODES,
+    "/slurm.SlurmController/ReportStepdRecovery": _NODES,
     "/slurm.SlurmAccounting/GetJobHistory": _USERS,
 }
 

@@ -34,7 +34,13 @@ class _TooLarge(NamedTuple):
 
 #: Bytes of a request.  A submission carries a script and an environment, a node's list all that it holds;
 #: whatever else is longer is a mistake that would keep everybody waiting.
-MOST_BYTES: Final = {"SubmitJob": 8 << 20, "RegisterAgent": 4 << 20, "Heartbeat": 4 << 20}
+MOST_BYTES: Final = {
+    "SubmitJob": 8 << 20,
+    "RegisterAgent": 4 << 20,
+    "Heartbeat": 4 << 20,
+    "DeregisterAgent": 4 << 20,
+    "ReportStepdRecovery": 4 << 20,
+}
 MOST_OTHER_BYTES: Final = 256 << 10
 
 

@@ -4,12 +4,12 @@ import logging
 from typing import Any, Final
 
 from spur_auth.kinds import NODE
-from spur_auth.ownership import require_node
 from spur_core.errors import AccessDenied, NotFound, RequestError, Unsupported
 from spur_core.grammar.hostlist import expand
 from spur_ctld import bounds
 from spur_ctld.api import parse
 from spur_ctld.api.caller import CALLER
+from spur_ctld.api.node_identity import require_speaker
 from spur_ctld.api.node_view import members, node_message, partition_message
 from spur_ctld.site import Site
 from spur_ctld.state.ops import NodeDown, NodeUpdate, Who
@@ -138,7 +138,7 @@ class Nodes:
         if not request.reason:
             raise RequestError("reason: a drain needs one")
         if identity.kind == NODE:
-            require_node(identity, request.node)
+            require_speaker(self.site, request.node)
             who = Who(uid=None, user=request.node)
         elif not self.site.rules.keys and not identity.name:
             # Without a key a node cannot prove itself.

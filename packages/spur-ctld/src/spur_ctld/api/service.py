@@ -10,6 +10,7 @@ from spur_ctld.api.job_rows import JobRows
 from spur_ctld.api.jobs_read import JobsRead
 from spur_ctld.api.jobs_write import JobsWrite
 from spur_ctld.api.nodes import Nodes
+from spur_ctld.recovery.service import Recovery
 from spur_ctld.site import Site
 from spur_proto import controller_pb2_grpc
 
@@ -21,6 +22,7 @@ class ControllerService(
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self.recovery = Recovery(site)
         self.rows = JobRows()
         self.stopping = False
         self._background: set[asyncio.Task[None]] = set()
@@ -38,6 +40,7 @@ class ControllerService(
 
     async def close(self) -> None:
         """Drop what still runs behind answered calls."""
+        await self.recovery.stop()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -15,6 +15,7 @@ from grpc import aio
 from spur_auth import mint
 from spur_core.errors import SpurError, Unreachable
 from spur_core.ids import RuntimeId
+from spur_ctld.api.grpc_errors import CODE_KEY
 from spur_ctld.dispatch.launch_spec import rid_message
 from spur_proto import agent_pb2 as pb
 from spur_proto import agent_pb2_grpc
@@ -42,6 +43,7 @@ _CERTAIN: Final = frozenset(
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
         grpc.StatusCode.UNIMPLEMENTED,
         grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -50,9 +52,23 @@ _CERTAIN: Final = frozenset(
 
 
 class AgentRefused(SpurError):
-    """The agent said no; nothing was done."""
+    """The agent said no; nothing was done.
+
+    Attributes:
+        for_request: the request itself is what cannot be; another node would say the same.
+    """
 
     code = "agent_refused"
+
+    def __init__(self, text: str, *, for_request: bool = False) -> None:
+        super().__init__(text)
+        self.for_request = for_request
+
+
+class AgentBusy(Unreachable):
+    """The agent answered that it cannot answer yet (a launch, or its scan, is under way)."""
+
+    code = "agent_busy"
 
 
 class Launched(NamedTuple):
@@ -64,6 +80,12 @@ class Launched(NamedTuple):
     stdout_path: str
     stderr_path: str
     started_at: float
+
+
+def _answered(error: aio.AioRpcError) -> bool:
+    """Whether the refusal comes from the agent itself, not from a connection that failed."""
+    trailing: Any = error.trailing_metadata()
+    return any(key == CODE_KEY for key, _ in trailing or ())
 
 
 class Credentials:
@@ -142,19 +164,15 @@ class AgentPool:
         except aio.AioRpcError as error:
             text = f"{name} on {address}: {error.details() or error.code().name}"
             if error.code() in _CERTAIN:
-                raise AgentRefused(text) from None
+                bad = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+                raise AgentRefused(text, for_request=bad) from None
+            if error.code() is grpc.StatusCode.UNAVAILABLE and _answered(error):
+                raise AgentBusy(text) from None
             raise Unreachable(text) from None
 
     async def launch(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
         """Start a node's part of an attempt; a repeat of the same spec is absorbed by the agent."""
-        data = spec.SerializeToString()
-        rid = RuntimeId(spec.rid.job_id, spec.rid.run_attempt, spec.rid.step_id)
-        request = pb.LaunchJobRequest(
-            spec=data,
-            target_node=node,
-            launch_token=self._credentials.launch_token(rid, spec.uid, spec.gid, data, node),
-            term=self._term(),
-        )
+        request = pb.LaunchJobRequest(**self._signed(node, spec))
         answer = await self._call(address, "LaunchJob", request, LAUNCH_TIMEOUT_SECS)
         return Launched(
             answer.success,
@@ -164,6 +182,30 @@ class AgentPool:
             answer.stderr_path,
             answer.started_at,
         )
+
+    def _signed(self, node: str, spec: pb.LaunchSpec) -> dict[str, Any]:
+        """The fields of a launch request: the exact bytes, and the statement over them."""
+        data = spec.SerializeToString()
+        rid = RuntimeId(spec.rid.job_id, spec.rid.run_attempt, spec.rid.step_id)
+        return {
+            "spec": data,
+            "target_node": node,
+            "launch_token": self._credentials.launch_token(rid, spec.uid, spec.gid, data, node),
+            "term": self._term(),
+        }
+
+    async def run_command(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
+        """Start a node's part of one more step of an attempt that is there; a repeat is absorbed."""
+        request = pb.RunCommandRequest(**self._signed(node, spec))
+        answer = await self._call(address, "RunCommand", request, LAUNCH_TIMEOUT_SECS)
+        return Launched(answer.success, answer.failure, answer.error, "", "", answer.started_at)
+
+    async def suspend(self, address: str, job_id: int, attempt: int, *, resume: bool) -> int:
+        """Stop every step of the attempt there, or let it go on; how many there are."""
+        request = pb.AgentSuspendJobRequest(resume=resume, term=self._term())
+        request.rid.job_id, request.rid.run_attempt = job_id, attempt
+        answer = await self._call(address, "SuspendJob", request, CALL_TIMEOUT_SECS)
+        return int(answer.steps)
 
     async def end(self, address: str, job_id: int, attempt: int, grace_secs: int, reason: str) -> bool:
         """TERM, grace, KILL for every step of the attempt.  True: something of it is (still) there."""
@@ -181,9 +223,12 @@ class AgentPool:
         *,
         step_id: int | None = None,
         batch_only: bool = False,
+        steps_only: bool = False,
     ) -> bool:
         """Deliver one signal; the job goes on.  False: nothing of that run is there."""
-        request = pb.AgentCancelJobRequest(signal=signal, batch_only=batch_only, term=self._term())
+        request = pb.AgentCancelJobRequest(
+            signal=signal, batch_only=batch_only, steps_only=steps_only, term=self._term()
+        )
         request.rid.job_id, request.rid.run_attempt = job_id, attempt
         if step_id is not None:
             request.rid.step_id = step_id

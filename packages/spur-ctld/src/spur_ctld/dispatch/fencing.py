@@ -3,9 +3,11 @@
 1. The agent is told to end every step of exactly that attempt (TERM, grace, KILL).
 2. A launch of the same attempt that is still in flight is waited for.
 3. The node is crossed off when the agent says that nothing of the attempt is there, by its answer and by a
-   probe; or when its exit was reported, which `apply` does by itself.
-A node that cannot be reached is asked again for ever, unless the configuration accepts the risk
-(`fence_unreachable = "requeue"`) and the node is down.
+   probe; or when its exit was reported, or the node registered after another boot, which `apply` does by
+   itself.
+A node that cannot be reached is asked again for ever.  Without its word it is crossed off only when it is
+down and somebody answers for it: an administrator, who set it down by hand, or the configuration
+(`fence_unreachable = "requeue"`).
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from typing import Final
 
 from spur_core.errors import BusyError, SpurError, Unreachable
 from spur_core.states import NodeAvail
-from spur_ctld.dispatch.agents import AgentPool, AgentRefused
+from spur_ctld.dispatch.agents import AgentBusy, AgentPool, AgentRefused
 from spur_ctld.dispatch.launch_spec import runtime_id
 from spur_ctld.dispatch.launcher import Launcher
 from spur_ctld.dispatch.nodes import node_address
@@ -30,6 +32,9 @@ _FIRST_PAUSE: Final = 0.1
 _LAST_PAUSE: Final = 5.0
 #: An ended step's own report gets this long to arrive before its node is crossed off without it.
 REPORT_WAIT_SECS: Final = 5.0
+#: An administrator may set a node down in the very second in which its agent restarts: so long, in seconds,
+#: it must have been out of reach before his word stands for its own.
+ADMIN_WORD_SECS: Final = 10.0
 #: Ends that the job's user may prepare for; every other fence kills at once.
 _GENTLE: Final = frozenset({"cancelled", "timeout", "requeue", "preempted"})
 
@@ -103,11 +108,13 @@ class Fencer:
     async def _fence(self, job_id: int, attempt: int, node: str) -> None:
         pause = _FIRST_PAUSE
         ended_since: float | None = None
+        silent_since: float | None = None
         complained = False
         while (job := self._open(job_id, attempt, node)) is not None:
             assert job.fence is not None
             try:
                 over, finished = await self._ask(job, node)
+                silent_since = None
                 if finished and ended_since is None:
                     ended_since = self._clock()
                 waited = ended_since is not None and self._clock() - ended_since >= REPORT_WAIT_SECS
@@ -116,15 +123,18 @@ class Fencer:
                         FenceConfirm(at=self._clock(), job_id=job_id, attempt=attempt, node=node)
                     )
                     return
+            except AgentBusy as error:
+                silent_since = None
+                log.info("fence_retry job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)
             except (Unreachable, AgentRefused) as error:
                 if not complained:
                     log.warning(
                         "fence_waits job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text
                     )
                     complained = True
-                if self._accept_risk and self._is_down(node):
+                silent_since = self._clock() if silent_since is None else silent_since
+                if self._answered_for(node, self._clock() - silent_since):
                     await self._confirm_quietly(job_id, attempt, node)
-                    return
             except BusyError as error:
                 log.info("fence_retry job=%d attempt=%d node=%s error=%r", job_id, attempt, node, error.text)
             except SpurError as error:
@@ -148,9 +158,14 @@ class Fencer:
         answer = await self._agents.probe(address, runtime_id(job))
         return not active and not answer.active, answer.active and answer.state == "finished"
 
-    def _is_down(self, node: str) -> bool:
+    def _answered_for(self, node: str, silent_secs: float) -> bool:
+        """Whether somebody takes it upon himself that a node out of reach runs nothing."""
         known = self._ledger.state.nodes.get(node)
-        return known is None or known.avail is NodeAvail.DOWN
+        if known is None:
+            return True
+        if known.avail is not NodeAvail.DOWN:
+            return False
+        return self._accept_risk or (known.locked_down and silent_secs >= ADMIN_WORD_SECS)
 
     async def _confirm_quietly(self, job_id: int, attempt: int, node: str) -> None:
         log.warning("fence_unproven job=%d attempt=%d node=%s", job_id, attempt, node)

@@ -20,9 +20,11 @@ from spur_ctld.state import ops
 from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.cluster import ClusterState, launch_nodes
-from spur_ctld.state.records import Exit, Job
+from spur_ctld.state.records import Exit, Job, Step
 
 _SIGKILL: Final = 9
+#: How a step's client is told.
+SUPERVISOR_LOST: Final = "SupervisorLost"
 
 
 class Life(Enum):
@@ -43,7 +45,8 @@ class Standing(Enum):
     OLDER = "a later attempt exists, or is awaited"
     ELSEWHERE = "this attempt, or this step of it, has no business on that node"
     LAUNCHING = "its launch is not decided"
-    FENCED = "it is being ended"
+    FENCED = "its attempt is being ended"
+    STOPPING = "the step is being ended"
     ON_FILE = "its exit on that node is on file"
     CURRENT = "it should be running there"
 
@@ -67,14 +70,25 @@ def standing(state: ClusterState, node: str, rid: RuntimeId) -> Standing:
         return Standing.FENCED
     if node in cohort.ended:
         return Standing.ON_FILE
-    return Standing.LAUNCHING if job.state is JobState.CONFIGURING else Standing.CURRENT
+    step = job.steps.get(rid.step_id)
+    if step is not None and step.stop is not None:
+        return Standing.STOPPING
+    return Standing.LAUNCHING if launching(job, step) else Standing.CURRENT
+
+
+def launching(job: Job, step: Step | None) -> bool:
+    """Whether it is not decided yet that the step (None = the one the job lives by) runs everywhere."""
+    return job.state is JobState.CONFIGURING if step is None else step.start_at is None
 
 
 def members(job: Job, step_id: int) -> Cohort | None:
     """The nodes of a step of the job's present attempt; None = no such step."""
     if step_id == step_of(job):
         return Cohort(frozenset(launch_nodes(job)), frozenset(job.exits))
-    return None
+    step = job.steps.get(step_id)
+    if step is None:
+        return None
+    return Cohort(frozenset(part.node for part in step.slices), frozenset((*step.exits, *step.gone)))
 
 
 def cohort(state: ClusterState, rid: RuntimeId) -> Cohort | None:
@@ -82,7 +96,8 @@ def cohort(state: ClusterState, rid: RuntimeId) -> Cohort | None:
     job = state.jobs.get(rid.job_id)
     if job is None or job.run_attempt != rid.run_attempt or job.state not in ACTIVE_STATES:
         return None
-    if job.fence is not None or job.state is JobState.CONFIGURING:
+    step = job.steps.get(rid.step_id)
+    if job.fence is not None or launching(job, step) or (step is not None and step.stop is not None):
         return None
     found = members(job, rid.step_id)
     return None if found is None or found.nodes <= found.ended else found
@@ -99,13 +114,14 @@ _FIXED: Final[dict[Standing, dict[Life, Verdict]]] = {
     # A fenced attempt's exit is still wanted: it crosses its node off.
     Standing.FENCED: dict.fromkeys(Life, Verdict.FENCE) | {Life.FINISHED: Verdict.KEEP},
     Standing.ON_FILE: dict.fromkeys(Life, Verdict.FORGET) | {Life.LIVE: Verdict.FENCE},
+    # Its end has a grace of its own, which a fence would cut short.
+    Standing.STOPPING: {Life.LIVE: Verdict.WAIT, Life.FINISHED: Verdict.KEEP},
 }
 
 
 def fixed_verdict(found: Standing, life: Life) -> Verdict | None:
     """The verdict that follows from the standing alone; None = the cohort decides."""
-    row = _FIXED.get(found)
-    return None if row is None else row[life]
+    return _FIXED.get(found, {}).get(life)
 
 
 def restorable(rid: RuntimeId, detail: str) -> bool:
@@ -140,15 +156,16 @@ def price(job: Job, certain: bool) -> Price:
 
 def may_requeue(job: Job) -> bool:
     """Whether a lost attempt goes back to the queue: a client that waits for it cannot be called again."""
-    return job.request.requeue and not job.request.srun
+    request = job.request
+    return request.requeue and not request.srun and not request.alloc_only
 
 
 def loss_op(state: ClusterState, loss: Loss, at: float) -> ops.AnyOp | None:
     """The operation that a loss asks for; None when the run has gone meanwhile."""
     rid = loss.rid
-    if cohort(state, rid) is None:
+    job = state.jobs.get(rid.job_id)
+    if job is None or standing(state, loss.node, rid) not in (Standing.CURRENT, Standing.STOPPING):
         return None
-    job = state.jobs[rid.job_id]
     if rid.step_id == step_of(job):
         paid = price(job, loss.certain)
         return ops.FenceBegin(
@@ -161,7 +178,27 @@ def loss_op(state: ClusterState, loss: Loss, at: float) -> ops.AnyOp | None:
             recovery=True,
             exit=paid.exit,
         )
-    return None
+    text = f"{SUPERVISOR_LOST}: {loss.why}"
+    if loss.certain:
+        return ops.StepGone(
+            at=at,
+            job_id=rid.job_id,
+            attempt=rid.run_attempt,
+            step_id=rid.step_id,
+            node=loss.node,
+            lost=True,
+            text=text,
+        )
+    return ops.StepCancel(
+        at=at,
+        job_id=rid.job_id,
+        attempt=rid.run_attempt,
+        step_id=rid.step_id,
+        who=ops.Who(),
+        why="lost",
+        text=text,
+        hard=True,
+    )
 
 
 def expected(job: Job, node: str) -> list[RuntimeId]:
@@ -171,4 +208,27 @@ def expected(job: Job, node: str) -> list[RuntimeId]:
     found = []
     if node in live_nodes(job):
         found.append(RuntimeId(job.job_id, job.run_attempt, step_of(job)))
+    for step in job.steps.values():
+        cohort = members(job, step.step_id)
+        if cohort is not None and node in cohort.nodes - cohort.ended and not launching(job, step):
+            found.append(RuntimeId(job.job_id, job.run_attempt, step.step_id))
     return found
+
+
+def belongs(state: ClusterState, node: str, rid: RuntimeId) -> bool:
+    """Whether a live supervisor of `rid` may be on `node`.
+
+    An id that was never issued here is left alone: it may belong to a state that was lost.
+    """
+    return standing(state, node, rid) in _AT_HOME
+
+
+_AT_HOME: Final = frozenset(
+    {
+        Standing.NEVER_ISSUED,
+        Standing.LAUNCHING,
+        Standing.FENCED,
+        Standing.STOPPING,
+        Standing.CURRENT,
+    }
+)

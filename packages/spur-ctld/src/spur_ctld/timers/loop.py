@@ -14,6 +14,7 @@ from spur_core.errors import SpurError
 from spur_core.grammar import dependency
 from spur_core.states import ACTIVE_STATES, JobState
 from spur_ctld.dispatch.nodes import node_address
+from spur_ctld.recovery.service import Recovery
 from spur_ctld.site import Site
 from spur_ctld.state import ops
 from spur_ctld.state.apply_fence import live_nodes
@@ -33,8 +34,11 @@ NOT_RESPONDING: Final = "Not responding"
 class Timers:
     """Args: sleep: waits between two looks; replaced by tests with one that they control."""
 
-    def __init__(self, site: Site, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self, site: Site, recovery: Recovery, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self._site = site
+        self._recovery = recovery
         self._sleep = sleep
         self._dirty = True
         self._next: float | None = None
@@ -81,6 +85,7 @@ class Timers:
         """Do everything that is due now."""
         now = self._site.clock()
         await self._nodes()
+        await self._recovery.tick()
         if now >= self._purge_at:
             self._purge_at = now + _PURGE_EVERY_SECS
             await self._purge(now)
