@@ -110,6 +110,8 @@ class Node:
         self.cgroup_root = cgroup_root
         self._spawner = spawner
         self._program = program
+        #: For supervisors that are started in exec mode.
+        self.environ = {"PATH": PATH}
         self._kept = []
         self.sessions = []
         os.makedirs(self.paths.state_dir, exist_ok=True)
@@ -171,7 +173,7 @@ class Node:
             [self._program, "--session", session_dir],
             stdin=subprocess.DEVNULL,
             stdout=write,
-            env={"PATH": PATH},
+            env=self.environ,
         )
         os.close(write)
         with open(read, "rb") as pipe:
@@ -223,6 +225,12 @@ class SpawnerProcess:
         assert self.process.wait(20) == 0
 
 
+@pytest.fixture(name="until")
+def _until():
+    """`until`, for tests, which cannot import from here."""
+    return until
+
+
 @pytest.fixture(scope="session")
 def cgroup_root():
     """A part of every hierarchy of our own, "none" where nothing may be written."""
@@ -267,6 +275,18 @@ def node(request, top, cgroup_root, spawner_process):
 def fast_node(top, cgroup_root, spawner_process):
     """A node with the spawner only, for what does not depend on how a supervisor was started."""
     made = Node(top, "spawner", cgroup_root, spawner_process.client)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def faulty_node(top, cgroup_root, spawner_process):
+    """A node whose supervisors (exec mode) strike the fault points named in `node.fault(...)`."""
+    made = Node(top, "exec", cgroup_root, spawner_process.client)
+    made.environ = {**made.environ, "SPUR_TEST_FAULTS": "1"}
+    made.fault = lambda *names, once="": made.environ.update(
+        {"SPUR_FAULT": ",".join(names), **({"SPUR_FAULT_ONCE": once} if once else {})}
+    )
     yield made
     made.close()
 

@@ -83,7 +83,8 @@ def test_the_way_through():
     assert machine.leftovers(0, 100.0) == [m.Cleanup(0)]
     assert machine.cleaned(100.0) == []
     assert machine.pushed(notify.ACCEPTED, 101.0) == []
-    assert machine.ack(3, "agent") == [m.Record("Acknowledged", {"by": "agent"}), m.Quit(0)]
+    assert machine.ack(3, "agent") == [m.Acknowledge("agent")]
+    assert machine.ack_written() == [m.Quit(0)]
     assert machine.state == m.ACKNOWLEDGED
     assert machine.ack(3, "agent") == []
 
@@ -191,12 +192,24 @@ def test_taken_is_not_acknowledged(answer):
 
 def test_known_is_acknowledged():
     machine = exited()
-    assert names(machine.pushed(notify.KNOWN, 200.0)) == ["Record", "Quit"]
+    assert names(machine.pushed(notify.KNOWN, 200.0)) == ["Acknowledge"]
+    assert machine.ack_written() == [m.Quit(0)]
+
+
+def test_an_acknowledgement_that_the_disk_refuses_does_not_count():
+    machine = exited()
+    machine.ack(3, "agent")
+    assert machine.ack_not_written(200.0) == []
+    assert machine.state == m.EXITED
+    assert m.Push() in machine.tick(201.0)
+    assert machine.ack(3, "agent") == [m.Acknowledge("agent")]
+    assert machine.ack_written() == [m.Quit(0)]
 
 
 def test_an_early_ack_waits_for_the_cleanup():
     machine = written()
-    assert names(machine.ack(3, "agent")) == ["Record"]
+    assert names(machine.ack(3, "agent")) == ["Acknowledge"]
+    assert machine.ack_written() == []
     assert machine.pushed(None, 101.0) == []  # nobody needs to hear it any more
     machine.leftovers(0, 101.0)
     assert machine.cleaned(100.0) == [m.Quit(0)]
@@ -319,7 +332,8 @@ def test_a_step_without_tasks_runs_at_its_start_and_until_it_is_ended():
     assert names(machine.exit_written(3, 10.0)) == ["AnswerWaits", "Push", "KillLeftovers"]
     assert machine.leftovers(0, 10.0) == [m.Cleanup(0)]
     assert machine.cleaned(10.0) == []
-    assert names(machine.ack(3, "agent")) == ["Record", "Quit"]
+    assert names(machine.ack(3, "agent")) == ["Acknowledge"]
+    assert machine.ack_written() == [m.Quit(0)]
 
 
 def test_processes_in_a_step_without_tasks_have_until_the_kill():
@@ -409,6 +423,9 @@ def test_in_any_order_an_exit_is_written_once_before_it_is_told(events, full_dis
                 assert not cleaned
                 cleaned = True
                 queue[:0] = machine.cleaned(100.0)
+            elif isinstance(action, m.Acknowledge):
+                assert wrote == 1
+                queue[:0] = machine.ack_written()
             elif isinstance(action, m.Quit):
                 assert action.code == (0 if wrote else 3)
                 assert machine.acknowledged == bool(wrote)

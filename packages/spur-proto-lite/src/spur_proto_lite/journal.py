@@ -12,6 +12,7 @@ import json
 import os
 from collections import namedtuple
 
+from spur_core import faults
 from spur_proto_lite.errors import BadDocument, CorruptJournal
 from spur_proto_lite.exits import EpilogRecord, ExitRecord
 
@@ -218,6 +219,7 @@ class JournalWriter:
         Raises:
             OSError: not written (disk full); the journal is as before and the call may be repeated.
         """
+        faults.before(event)
         seq = self._seq + 1
         record: dict[str, object] = {"seq": seq, "at": at, "event": event, **(data or {})}
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
@@ -231,6 +233,7 @@ class JournalWriter:
         self._torn = False
         self._length += len(line)
         self._seq = seq
+        faults.after(event)
         return seq
 
     def close(self) -> None:

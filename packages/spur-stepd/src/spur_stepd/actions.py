@@ -30,6 +30,11 @@ if TYPE_CHECKING:
         event: str
         data: dict[str, object]
 
+    class Acknowledge(NamedTuple):
+        """Write into the journal that the exit has arrived."""
+
+        by: str
+
     class Deliver(NamedTuple):
         """Send a signal to every process of the step."""
 
@@ -87,6 +92,7 @@ if TYPE_CHECKING:
         | AnswerStart
         | AbortTasks
         | Record
+        | Acknowledge
         | Deliver
         | KillAll
         | CheckOom
@@ -118,6 +124,7 @@ else:
     AnswerStart = _action("AnswerStart")
     AbortTasks = _action("AbortTasks")
     Record = _action("Record", "event", "data")
+    Acknowledge = _action("Acknowledge", "by")
     Deliver = _action("Deliver", "signal")
     KillAll = _action("KillAll")
     CheckOom = _action("CheckOom")

@@ -6,7 +6,7 @@ do, in order; the shell answers some of them with another event.  `TRANSITIONS` 
     Launch ──► start_failed | tasks_ready ──► RecordStart ──► start_failed | start_recorded ──► OpenGate
     ObserveExit ──► exit_written | exit_not_written
     Push ──► pushed          KillLeftovers ──► leftovers          Cleanup ──► cleaned
-    CheckHeld ──► held
+    CheckHeld ──► held       Acknowledge ──► ack_written | ack_not_written
 
 A step without tasks ("hold") runs from its start until somebody ends it.
 """
@@ -19,6 +19,7 @@ from spur_core.errors import IllegalTransition
 from spur_proto_lite import notify
 from spur_stepd.actions import (
     AbortTasks,
+    Acknowledge,
     AnswerStart,
     AnswerWaits,
     CheckHeld,
@@ -300,9 +301,18 @@ class Machine:
     def _acknowledge(self, by: str) -> list[Action]:
         if not self.exit_seq:
             return []  # told before it was durable; the disk comes first
+        return [Acknowledge(by)]
+
+    def ack_written(self) -> list[Action]:
+        """`Acknowledged` is on the disk."""
         self.acknowledged = True
         self._deadlines.pop(_PUSH, None)
-        return [Record("Acknowledged", {"by": by}), *self._quit_when_done()]
+        return self._quit_when_done()
+
+    def ack_not_written(self, now: float) -> list[Action]:
+        """The disk is full.  Whoever acknowledged is told so and comes again, or answers the next push."""
+        self._deadlines[_PUSH] = now + WRITE_PAUSE
+        return []
 
     def _quit_when_done(self) -> list[Action]:
         if not self.acknowledged or self.state != EXITED:

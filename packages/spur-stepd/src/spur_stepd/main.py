@@ -20,6 +20,9 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(f"spurstepd {__version__}\n")
         sys.stdout.flush()
         return 0
+    if args and (problem := _arm()):
+        sys.stderr.write(f"spurstepd: {problem}\n")
+        return 2
     if len(args) == 2 and args[0] == "--session":
         return _session(os.path.abspath(args[1]))
     if args == ["--spawner"]:
@@ -28,6 +31,19 @@ def main(argv: list[str] | None = None) -> int:
         return spawner.run_spawner()
     sys.stderr.write(_USAGE)
     return 2
+
+
+def _arm() -> str:
+    """Set up the fault points of a test; what is wrong with the order for them, "" if nothing."""
+    if "SPUR_FAULT" not in os.environ:
+        return ""
+    from spur_core import errors, faults
+
+    try:
+        faults.arm(os.environ)
+    except errors.SpurError as error:
+        return str(error)
+    return ""
 
 
 def _session(session_dir: str) -> int:

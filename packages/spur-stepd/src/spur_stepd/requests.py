@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -209,6 +210,8 @@ class Requests:
         seq = control.int_arg(request, "seq")
         by = control.str_arg(request, "by", "agent")
         self._supervisor.tell(self._supervisor.machine.ack(seq, by))
+        if not self._supervisor.machine.acknowledged:
+            raise OSError(errno.ENOSPC, "the acknowledgement cannot be written; acknowledge again")
         return None
 
     def _attach(self, connection: Connection, request: Request) -> Body:

@@ -12,11 +12,12 @@ import signal
 import time
 from functools import partial
 
+from spur_core import faults
 from spur_core.ids import is_step
 from spur_core.linux import cgroup, fsync, prctl, private_dir, procfs
 from spur_proto_lite import control, exits, notify, unixsock
 from spur_proto_lite.errors import BadDocument
-from spur_proto_lite.journal import EXIT_OBSERVED, PREPARED, SIGNALLED, STARTED, JournalWriter
+from spur_proto_lite.journal import ACKNOWLEDGED, EXIT_OBSERVED, PREPARED, SIGNALLED, STARTED, JournalWriter
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_stepd import actions as act
@@ -117,6 +118,7 @@ class Supervisor:
             act.AnswerStart: lambda _: self.requests.answer_starts(self.start_reply),
             act.AbortTasks: self._abort_tasks,
             act.Record: self._record,
+            act.Acknowledge: self._acknowledge,
             act.Deliver: self._deliver,
             act.KillAll: self._kill_all,
             act.CheckOom: self._check_oom,
@@ -150,6 +152,7 @@ class Supervisor:
             raise BadDocument(f"{self.paths.dir}: this session has been used already")
         self.journal.append(PREPARED, time.time(), {"spec_sha256": self._digest})
         self._write_descriptor()
+        faults.before("ready")
         listener = unixsock.bind(self.paths.control)
         owner = os.fstat(self.directory).st_uid
         requests, attachments = self.requests, self.attachments
@@ -165,6 +168,7 @@ class Supervisor:
         self._catch_signals()
         self.privileges.begin()
         self._carry_out(self.machine.ready(time.monotonic()))
+        faults.after("ready")
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
@@ -245,10 +249,16 @@ class Supervisor:
         assert isinstance(action, act.Record)
         self._journal(action.event, action.data)
 
+    def _acknowledge(self, action: act.Action) -> list[act.Action]:
+        assert isinstance(action, act.Acknowledge)
+        written = self._journal(ACKNOWLEDGED, {"by": action.by})
+        return self.machine.ack_written() if written else self.machine.ack_not_written(time.monotonic())
+
     # -- start -------------------------------------------------------------------------------------
 
     def _launch(self, _action: act.Action) -> list[act.Action]:
         try:
+            faults.before("forked")
             self.launched = launch.launch(self.spec, self.state_paths, self.privileges, self.attachments)
         except StartFailure as error:
             return self._fail(error.kind, str(error), error.errno)
@@ -288,6 +298,7 @@ class Supervisor:
         if ready and task.rank in self._waiting_ready:
             self._waiting_ready.discard(task.rank)
             if not self._waiting_ready:
+                faults.after("forked")
                 self._carry_out(self.machine.tasks_ready())
         if failed and failed.stage == EXEC_STAGE:
             self._exec_errno[task.rank] = failed.errno
@@ -336,12 +347,14 @@ class Supervisor:
         assert self.launched is not None
         if self.launched.work_dir.warning:
             self._tell_user(self.launched.work_dir.warning)
+        faults.before("gate")
         if self.launched.tasks:
             os.write(self.launched.gate, b"g" * len(self.launched.tasks))
         self._close_gate()
         with self.privileges.root():
             self.oom.begin(self.targets.groups)
         self.attachments.begin()
+        faults.after("gate")
 
     def _close_gate(self) -> None:
         if self.launched is not None and self.launched.gate >= 0:
@@ -497,9 +510,16 @@ class Supervisor:
 
     def _push(self, _action: act.Action) -> None:
         assert self.exit is not None
-        self.notifier.push(notify.Notification(rid=self.spec.rid, seq=self.machine.exit_seq, exit=self.exit))
+        try:
+            faults.before("push")
+        except OSError:
+            return self._on_pushed(None)
+        return self.notifier.push(
+            notify.Notification(rid=self.spec.rid, seq=self.machine.exit_seq, exit=self.exit)
+        )
 
     def _on_pushed(self, answer: str | None) -> None:
+        faults.after("push")
         self._carry_out(self.machine.pushed(answer, time.monotonic()))
 
     def _kill_leftovers(self, _action: act.Action) -> list[act.Action]:
