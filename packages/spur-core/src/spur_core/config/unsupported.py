@@ -30,7 +30,6 @@ TABLE: tuple[Row, ...] = (
     Row("controller.rest_addr", "REST"),
     Row("controller.max_job_id", "wrapping of job ids"),
     Row("controller.hold_on_prolog_fail", "prologs"),
-    Row("controller.stepd_recovery_grace_secs", "recovery by cohorts"),
     # Fair share, QOS, associations and their audit.
     Row("accounting.fairshare_refresh_secs", "fair share"),
     Row("accounting.grp_wall_window_days", "QOS"),
@@ -55,7 +54,6 @@ TABLE: tuple[Row, ...] = (
     Row("auth.plugin", "spurauthd", ("none", "jwt"), partial=True),
     Row("admission", "admission by join token"),
     # Node.
-    Row("agent.epilog_timeout_secs", "epilogs"),
     Row("agent.supervisor", "running steps without a supervisor"),
     Row("rlimits", "limits other than those of the agent", ("", "0", "unlimited")),
     Row("mpi", "MPI plugins"),
@@ -73,7 +71,12 @@ TABLE: tuple[Row, ...] = (
     # Services around the cluster.
     Row("metrics", "metrics"),
     Row("rest_api", "REST"),
-    Row("hooks", "hooks"),
+    Row("hooks.prolog_slurmctld", "hooks of the controller"),
+    Row("hooks.epilog_slurmctld", "hooks of the controller"),
+    Row("hooks.srun_prolog", "hooks of srun in the file; use srun --prolog"),
+    Row("hooks.srun_epilog", "hooks of srun in the file; use srun --epilog"),
+    Row("hooks.job_submit", "hooks of the controller"),
+    Row("hooks.job_submit_lua", "hooks of the controller"),
     Row("notifications", "notifications"),
     Row("power", "power saving"),
     Row("update", "looking for updates"),
