@@ -1,0 +1,6 @@
+"""The model test finds its node beside it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
