@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from spur_agent import environment, local_spec
+from spur_agent import claim, environment, hook_env, hooks, local_spec, task_plan
 from spur_agent.accounts import Account
 from spur_agent.allocation import Grant, GresGrant
-from spur_core.ids import RuntimeId
+from spur_agent.share import Share
+from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_proto import agent_pb2, common_pb2
 from spur_proto_lite.launch_spec import LaunchSpec
 
@@ -67,6 +68,39 @@ def wire() -> agent_pb2.LaunchSpec:
         dependency="afterok:5",
         kill_wait_secs=12,
         cpus_per_task_given=True,
+        hold=True,
+        job_lifetime=True,
+        shape=shape(),
+        job_slice=common_pb2.NodeSlice(node="n2", cpus=4, memory_mb=80),
+        step_nodes=["n2", "n3"],
+        step_node_index=1,
+        step_tasks_per_node_text="2,1",
+        step_name="name of the step",
+        distribution="cyclic",
+        overlap=True,
+        exact=True,
+        step_tasks=3,
+        job_tasks=8,
+        srun_host="shell",
+        srun_address="192.0.2.7",
+        comment="a remark",
+    )
+
+
+def shape() -> common_pb2.StepShape:
+    """How the step's tasks start; no field has its default either."""
+    return common_pb2.StepShape(
+        pty=True,
+        pty_rows=50,
+        pty_cols=120,
+        commands=[common_pb2.RankCommand(ranks=[5], argv=[b"other", b"\xfd"])],
+        cpu_bind="verbose,map_cpu:2,3",
+        stdin_rank=4,
+        task_prolog="/srun/before",
+        task_epilog="/srun/after",
+        mpi="pmi2",
+        gpu_bind="map_gpu:0,1",
+        gpus_per_task=1,
     )
 
 
@@ -78,8 +112,13 @@ def env(name: str, value: str) -> Check:
     return lambda spec: spec.env.get(f"SLURM_{name}") == value and spec.env.get(f"SPUR_{name}") == value
 
 
-#: Wire field -> what must be true of the supervisor's spec.
-SURVIVES: dict[str, Check] = {
+def of(kind: str, check: Check) -> tuple[str, Check]:
+    """Seen in another kind of step: "batch" (a batch script), "hold" (a step that only holds)."""
+    return kind, check
+
+
+#: Wire field -> what must be true of the supervisor's spec; of a numbered step unless `of` says otherwise.
+SURVIVES: dict[str, Check | tuple[str, Check]] = {
     "rid": lambda s: s.rid == RuntimeId(7, 3, 0) and env("JOB_ID", "7")(s),
     "cluster_name": env("CLUSTER_NAME", "cl"),
     "job_name": lambda s: s.job_name == "name\u00e9" and env("JOB_NAME", "name\u00e9")(s),
@@ -102,19 +141,19 @@ SURVIVES: dict[str, Check] = {
     "spool_output": lambda s: s.spool_output,
     "label": lambda s: s.label,
     "rlimits": lambda s: [(r.name, r.soft, r.hard) for r in s.rlimits] == [("NOFILE", 10, 20)],
-    "nodes": lambda s: s.cohort == ("n1", "n2") and s.n_nodes == 2 and env("JOB_NODELIST", "n[1-2]")(s),
-    "node_index": lambda s: s.node_id == 1 and env("NODEID", "1")(s),
+    "nodes": lambda s: s.n_nodes == 2 and s.nodelist == "n[1-2]" and env("JOB_NODELIST", "n[1-2]")(s),
+    "node_index": lambda s: s.node_id == 1,
     "slice": lambda s: (
-        (s.cpus, s.memory_mb) == (3, 50)
+        (s.cpus, s.memory_mb) == (2, 50)
         and [(t.rank, t.local_rank) for t in s.tasks] == [(4, 0), (5, 1)]
         and s.tasks[1].env["SLURM_PROCID"] == "5"
     ),
-    "total_tasks": env("NTASKS", "6"),
+    "total_tasks": of("alone", env("NTASKS", "6")),
     "cpus_per_task": env("CPUS_PER_TASK", "1"),
     "cpus_per_task_given": env("CPUS_PER_TASK", "1"),
     "tasks_per_node": env("NTASKS_PER_NODE", "2"),
-    "tasks_given": env("NPROCS", "6"),
-    "tasks_per_node_text": env("TASKS_PER_NODE", "4,2"),
+    "tasks_given": of("batch", env("NPROCS", "8")),
+    "tasks_per_node_text": of("batch", env("TASKS_PER_NODE", "4,2")),
     "cpus_per_node_text": env("JOB_CPUS_PER_NODE", "4,3"),
     "memory_per_node_mb": env("MEM_PER_NODE", "50"),
     "memory_per_cpu_mb": env("MEM_PER_CPU", "17"),
@@ -131,6 +170,41 @@ SURVIVES: dict[str, Check] = {
     "submit_dir": env("SUBMIT_DIR", "/home/alice"),
     "dependency": env("JOB_DEPENDENCY", "afterok:5"),
     "kill_wait_secs": lambda s: s.kill_wait_secs == 12,
+    "hold": of("hold", lambda s: s.hold and not s.script and not s.tasks),
+    "job_lifetime": lambda s: s.job_lifetime and s.epilog.paths == ("/e",),
+    "shape": lambda s: (
+        (s.pty, s.pty_rows, s.pty_cols, s.stdin_rank) == (True, 50, 120, 4)
+        and [t.argv for t in s.tasks] == [(), ("other", "\udcfd")]
+        and [t.cpu_ids for t in s.tasks] == [(2,), (3,)]
+        and s.cpu_bind_verbose
+        and env("CPU_BIND", "verbose,mask_cpu:0x4,0x8")(s)
+        and (s.task_prolog.paths, s.task_epilog.paths) == (("/p", "/srun/before"), ("/srun/after", "/q"))
+        and env("MPI_TYPE", "pmi2")(s)
+        and [t.env["CUDA_VISIBLE_DEVICES"] for t in s.tasks] == ["0", "2"]
+    ),
+    "job_slice": lambda s: (s.job_cpus, s.job_memory_mb, s.job_cpu_ids) == (4, 80, (2, 3, 4, 5)),
+    "step_nodes": lambda s: s.cohort == ("n2", "n3") and env("STEP_NODELIST", "n[2-3]")(s),
+    "step_node_index": env("NODEID", "1"),
+    "step_tasks_per_node_text": env("STEP_TASKS_PER_NODE", "2,1"),
+    "step_name": lambda s: s.step_name == "name of the step",
+    "distribution": env("DISTRIBUTION", "cyclic"),
+    "overlap": lambda s: CLAIM.overlap,
+    "exact": lambda s: CLAIM.exact,
+    "step_tasks": env("NTASKS", "3"),
+    "job_tasks": of("batch", env("NTASKS", "8")),
+    "srun_host": env("SRUN_COMM_HOST", "shell"),
+    "srun_address": env("LAUNCH_NODE_IPADDR", "192.0.2.7"),
+    "comment": env("JOB_COMMENT", "a remark"),
+}
+
+#: What the agent itself remembers of the step.
+CLAIM = claim.make("digest", Grant((2, 3), 50), wire(), epilog=True)
+#: Changes of the message for other kinds of steps; "alone" is a stand-alone srun's step.
+KINDS: dict[str, dict[str, Any]] = {
+    "step": {"hold": False},
+    "hold": {},
+    "batch": {"hold": False, "step_id": STEP_BATCH},
+    "alone": {"hold": False, "step_tasks": 0},
 }
 
 
@@ -139,14 +213,28 @@ def raw(text: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def arrived() -> LaunchSpec:
-    """The spec as the supervisor reads it."""
+def arrived() -> dict[str, LaunchSpec]:
+    """The specs as the supervisor reads them, by kind of step."""
+    return {kind: travelled(**changes) for kind, changes in KINDS.items()}
+
+
+def travelled(*, step_id: int = 0, **changes: Any) -> LaunchSpec:
+    """The example through the real functions of both sides."""
     message = agent_pb2.LaunchSpec.FromString(wire().SerializeToString())
-    grant = Grant(cpu_ids=(2, 3, 4), memory_mb=50, gres=(GresGrant("gpu", "a100", (0, 2)),))
-    account = Account("alice", "/home/alice", "/bin/sh")
-    here = environment.NodeContext("n2", "/opt/spur/bin", "/etc/spur/spur.conf", account)
+    message.rid.step_id = step_id
+    for name, value in changes.items():
+        setattr(message, name, value)
+    gpus = (GresGrant("gpu", "a100", (0, 2)),)
+    share = Share(Grant((2, 3), 50, gpus), Grant((2, 3, 4, 5), 80, gpus))
+    here = environment.NodeContext(
+        "n2", "/opt/spur/bin", "/etc/spur/spur.conf", Account("alice", "/home/alice", "/bin/sh")
+    )
     rules = local_spec.NodeRules("n2", allow_root_jobs=False, cgroup_root="auto", pinned=True)
-    built = local_spec.build(message, environment.build(message, grant, here), (2345, 99), grant, rules)
+    plan = task_plan.make(message, share, rules.pinned, rules.places)
+    files = hooks.HookFiles(epilog=("/e",), task_prolog=("/p",), task_epilog=("/q",))
+    scripts = hook_env.specs(message, share, here, files, hooks.Hooks())
+    env = environment.build(message, share, here, plan.cpu_bind)
+    built = local_spec.build(message, env, (2345, 99), share, rules, plan, scripts)
     return LaunchSpec.from_json(built.to_json())
 
 
@@ -158,12 +246,23 @@ def test_no_field_of_the_example_has_its_default() -> None:
     assert {field.name for field, _ in wire().ListFields()} == set(SURVIVES)
 
 
+def test_no_field_of_the_example_step_has_its_default() -> None:
+    assert {field.name for field, _ in shape().ListFields()} == {
+        field.name for field in common_pb2.StepShape.DESCRIPTOR.fields
+    }
+
+
 @pytest.mark.parametrize("name", sorted(SURVIVES))
-def test_the_field_survives(arrived: Any, name: str) -> None:
-    assert SURVIVES[name](arrived), name
+def test_the_field_survives(arrived: dict[str, LaunchSpec], name: str) -> None:
+    found = SURVIVES[name]
+    kind, check = found if isinstance(found, tuple) else ("step", found)
+    assert check(arrived[kind]), name
 
 
-def test_what_the_node_adds_is_there(arrived: Any) -> None:
-    assert (arrived.cpu_ids, arrived.gpu_ids, arrived.groups) == ((2, 3, 4), (0, 2), (2345, 99))
-    assert arrived.env["SLURMD_NODENAME"] == "n2"
-    assert arrived.env["CUDA_VISIBLE_DEVICES"] == "0,2"
+def test_what_the_node_adds_is_there(arrived: dict[str, LaunchSpec]) -> None:
+    step = arrived["step"]
+    assert (step.cpu_ids, step.gpu_ids, step.groups) == ((2, 3), (0, 2), (2345, 99))
+    assert step.env["SLURMD_NODENAME"] == "n2"
+    assert step.env["CUDA_VISIBLE_DEVICES"] == "0,2"
+    assert step.epilog.env["SLURM_SCRIPT_CONTEXT"] == "epilog_slurmd"
+    assert step.task_prolog.env["SPUR_SCRIPT_CONTEXT"] == "prolog_task"

@@ -2,11 +2,14 @@
 
 import pytest
 
+from spur_agent import task_plan
 from spur_agent.accounts import Account
 from spur_agent.allocation import Grant, GresGrant
-from spur_agent.environment import NodeContext, build
+from spur_agent.environment import NodeContext
+from spur_agent.environment import build as build_env
 from spur_agent.local_spec import NodeRules, rlimit
-from spur_agent.local_spec import build as build_local
+from spur_agent.local_spec import build as build_for_supervisor
+from spur_agent.share import Share, whole
 from spur_core.errors import RequestError
 from spur_core.ids import STEP_BATCH
 from spur_proto import agent_pb2, common_pb2
@@ -49,6 +52,16 @@ def wire(step=STEP_BATCH, **fields):
         else:
             setattr(spec, name, value)
     return spec
+
+
+def build(spec, grant, here, cpu_bind=None):
+    return build_env(spec, whole(grant), here, cpu_bind or {})
+
+
+def build_local(spec, env, groups, grant, rules):
+    share = grant if isinstance(grant, Share) else whole(grant)
+    plan = task_plan.make(spec, share, rules.pinned, rules.places)
+    return build_for_supervisor(spec, env, groups, share, rules, plan)
 
 
 def env_of(spec, grant=None, here=HERE):

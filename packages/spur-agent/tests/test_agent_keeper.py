@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from spur_agent import claim, launch, spawner
+from spur_agent import bring_up, claim, spawner
 from spur_agent.allocation import AllocationTable, Grant
 from spur_agent.controller import ControllerLink, NodeCredential
 from spur_agent.keeper import Keeper
@@ -16,6 +16,7 @@ from spur_agent.runtime_dir import open_runtime
 from spur_agent.sessions import Phase, Session, SessionTable
 from spur_core.ids import RuntimeId
 from spur_core.linux import procfs
+from spur_proto import agent_pb2
 from spur_proto_lite import notify
 from spur_proto_lite.client import push
 from spur_proto_lite.descriptor import Descriptor
@@ -50,7 +51,7 @@ class Bench:
 
     async def run(self, rid, script):
         paths = self.runtime.paths.session(rid)
-        made = claim.make("digest", Grant((0,), 10), False)
+        made = claim.make("digest", Grant((0,), 10), agent_pb2.LaunchSpec(job_lifetime=True), epilog=False)
         spec = LaunchSpec(
             rid=rid,
             script=f"#!/bin/sh\n{script}\n",
@@ -61,7 +62,7 @@ class Bench:
             user=self.user.name,
             cgroup_root="none",
         )
-        launch.write_session(paths, spec, made)
+        bring_up.write_session(paths, spec, made)
         found = await spawner.ExecSource(str(self.tools.BIN / "spurstepd"), os.environ).spawn(paths.dir)
         session = Session(rid, paths, made, self.user.uid, self.user.name, Phase.LIVE)
         session.stepd = procfs.Identity(found.pid, found.start_ticks, procfs.boot_id())
@@ -81,11 +82,11 @@ async def test_an_end_that_nobody_pushes_is_found_and_counted(base, controller, 
     bench = Bench(base, controller, tools, user)
     session = await bench.run(tools.batch(80), "exit 3")
     assert bench.keeper.watch(session)
-    bench.keeper.sweep_secs = 0.05
+    bench.keeper.watching.sweep_secs = 0.05
     sweeping = asyncio.create_task(bench.keeper.sweep())
     await tools.until(lambda: controller.reports, "report")
     assert controller.reports[0].exit.code == 3
-    assert bench.keeper.replayed == 1
+    assert bench.keeper.counters["replayed"] == 1
     await tools.until(lambda: not os.path.exists(session.paths.dir), "session deleted")
     assert bench.allocation.held() == {}
     sweeping.cancel()
@@ -100,7 +101,7 @@ async def test_a_mute_supervisor_is_killed_with_its_step(base, controller, tools
     assert task is not None
     assert session.stepd is not None
     os.kill(session.stepd.pid, signal.SIGSTOP)
-    session.link.patience, bench.keeper.query_pause = 0.1, 0.05
+    session.link.patience, bench.keeper.watching.query_pause = 0.1, 0.05
     bench.keeper.suspect(session)
     await tools.until(lambda: session.phase is Phase.LOST, "given up")
     await tools.until(lambda: not procfs.is_alive(task), "step killed")
@@ -132,7 +133,12 @@ async def test_pushes_are_answered_by_what_is_known(base, controller, tools, use
     assert await said(unknown) == notify.DEFERRED
     controller.silent = True
     session = Session(
-        live, bench.runtime.paths.session(live), claim.make("", Grant((), 0), False), 1, "x", Phase.LAUNCHING
+        live,
+        bench.runtime.paths.session(live),
+        claim.make("", Grant((), 0), agent_pb2.LaunchSpec(job_lifetime=True), epilog=False),
+        1,
+        "x",
+        Phase.LAUNCHING,
     )
     bench.table.add(session)
     assert await said(live) == notify.ACCEPTED

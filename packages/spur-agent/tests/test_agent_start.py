@@ -86,8 +86,9 @@ async def test_the_scan_survives_everything_that_can_lie_there(agent, controller
 
 async def test_a_supervisor_that_was_never_started_is_cleared(agent, controller, spec_of, base, tools):
     """The agent died between spawning and `start`: nothing of the user's ran, nothing may run later."""
-    from spur_agent import claim, launch, spawner
+    from spur_agent import bring_up, claim, spawner
     from spur_agent.allocation import Grant
+    from spur_proto import agent_pb2
     from spur_proto_lite.launch_spec import LaunchSpec
     from spur_proto_lite.paths import StatePaths
 
@@ -95,7 +96,9 @@ async def test_a_supervisor_that_was_never_started_is_cleared(agent, controller,
     rid = tools.batch(63)
     paths = StatePaths(str(agent.state)).session(rid)
     spec = LaunchSpec(rid=rid, script="#!/bin/sh\n", cgroup_root="none")
-    launch.write_session(paths, spec, claim.make("x", Grant((), 0), False))
+    bring_up.write_session(
+        paths, spec, claim.make("x", Grant((), 0), agent_pb2.LaunchSpec(job_lifetime=True), epilog=False)
+    )
     found = await spawner.ExecSource(str(tools.BIN / "spurstepd"), os.environ).spawn(paths.dir)
     who = procfs.Identity(found.pid, found.start_ticks, procfs.boot_id())
     await tools.until(lambda: os.path.exists(paths.control), "supervisor ready")

@@ -266,7 +266,9 @@ def test_submit_hooks_must_be_nobodys_to_change(tmp_path):
     hook.chmod(0o775)
     assert any("must not be writable for group or others" in line for line in problems(text))
     hook.chmod(0o755)
-    assert problems(text) == [f'[hooks] job_submit = "{hook}" is not supported by this release (hooks)']
+    assert problems(text) == [
+        f'[hooks] job_submit = "{hook}" is not supported by this release (hooks of the controller)'
+    ]
 
 
 REFUSED = [
@@ -275,7 +277,11 @@ REFUSED = [
     ("[kubernetes]\nenabled = true", "[kubernetes] enabled = true", "Kubernetes"),
     ("[burst_buffer]\ntotal_gb = 1", "[burst_buffer] total_gb = 1", "burst buffers"),
     ("[power]\nsuspend_timeout_secs = 1", "[power] suspend_timeout_secs = 1", "power saving"),
-    ('[hooks]\nprolog = "/bin/true"', '[hooks] prolog = "/bin/true"', "hooks"),
+    (
+        '[hooks]\nepilog_slurmctld = "/bin/true"',
+        '[hooks] epilog_slurmctld = "/bin/true"',
+        "hooks of the controller",
+    ),
     ('[mpi]\nplugin_dir = "/x"', '[mpi] plugin_dir = "/x"', "MPI plugins"),
     ("[update]\ncheck_on_startup = true", "[update] check_on_startup = true", "looking for updates"),
     ('[admission]\nmode = "token"', '[admission] mode = "token"', "admission by join token"),

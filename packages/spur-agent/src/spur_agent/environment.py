@@ -1,19 +1,22 @@
 """The environment of a step: wire launch spec and facts of this node in, `NAME=value` list out.  Pure.
 
-Order, later wins: what the user submitted, account, identity of job and step, layout, devices.  Variables of
-single tasks (rank and what follows from it) of a numbered step come from the supervisor's task plan.
-Nothing of the daemon's own environment is in the result.
+Order, later wins: what the user submitted, account, identity of the job, its layout, the step, devices.  Of a
+numbered step the plain names (SLURM_NTASKS, SLURM_NODEID) tell the step and those with JOB in them its job;
+variables of single tasks (rank and what follows from it) come from the task plan.  An allocation that runs
+nothing has no variables of tasks at all.  Nothing of the daemon's own environment is in the result.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from spur_agent.accounts import Account
-from spur_agent.allocation import Grant
+from spur_agent.share import Share, cpu_count, gpu_ids
+from spur_agent.task_plan import VISIBLE
 from spur_core.errors import RequestError
 from spur_core.grammar import hostlist
-from spur_core.ids import STEP_BATCH, is_numbered
+from spur_core.ids import STEP_EXTERN, is_numbered
 from spur_proto import agent_pb2
+from spur_proto_lite.record import EMPTY
 
 BASE_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 #: Port that the training variables name; the libraries' own default.
@@ -26,9 +29,7 @@ _THREADS: Final = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-#: Each names devices by index; all get the same list, since a counted GPU has no known vendor.
-_VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
-_NO_DEVICE: Final = (*_VISIBLE, "HIP_VISIBLE_DEVICES")
+_NO_DEVICE: Final = (*VISIBLE, "HIP_VISIBLE_DEVICES")
 
 #: Names (without SLURM_) that this module decides.  A job submitted from inside another job brings that
 #: one's values along: what is not set anew must not shine through.
@@ -44,6 +45,15 @@ _NAMES: Final = (
     "STEP_LAUNCHER_PORT LABELIO TASK_OFFSET PEER_NODES TARGET_NODE NODE_RANK "
 )
 _OURS: Final = frozenset(_NAMES.split())
+#: Likewise in a numbered step only: in a batch job these are the user's wishes for the steps in it.
+_STEP_OURS: Final = (
+    "CPU_BIND",
+    "CPU_BIND_VERBOSE",
+    "CPU_BIND_TYPE",
+    "CPU_BIND_LIST",
+    "DISTRIBUTION",
+    "MPI_TYPE",
+)
 
 
 class NodeContext(NamedTuple):
@@ -59,25 +69,32 @@ class NodeContext(NamedTuple):
     account: Account | None
 
 
-def build(spec: agent_pb2.LaunchSpec, grant: Grant, here: NodeContext) -> list[bytes]:
+def build(
+    spec: agent_pb2.LaunchSpec, share: Share, here: NodeContext, cpu_bind: Mapping[str, str] = EMPTY
+) -> list[bytes]:
     """The complete environment, one `NAME=value` each, no name twice.
+
+    Args:
+        cpu_bind: SLURM_CPU_BIND and its parts, without the prefix.
 
     Raises:
         RequestError: an entry of the submitted environment is no `NAME=value`.
     """
+    numbered = is_numbered(spec.rid.step_id)
     env = _submitted(spec.environment)
     _account(env, here)
-    for name in _OURS:
+    for name in (*_OURS, *(_STEP_OURS if numbered else ())):
         env.pop(b"SLURM_" + name.encode(), None)
         env.pop(b"SPUR_" + name.encode(), None)
     slurm: dict[str, str] = {}
     slurm.update(_identity(spec, here))
-    slurm.update(_layout(spec, grant))
+    slurm.update(_layout(spec, share))
     slurm.update(_array(spec))
-    slurm.update(_gpus(spec, grant))
-    if is_numbered(spec.rid.step_id):
+    slurm.update(_gpus(spec, share))
+    if numbered:
         slurm.update(_step(spec))
-    else:
+        slurm.update(cpu_bind)
+    elif spec.rid.step_id != STEP_EXTERN:
         slurm.update({"NODEID": str(spec.node_index), "PROCID": "0", "LOCALID": "0", "GTIDS": "0"})
     for name, value in slurm.items():
         _put(env, f"SLURM_{name}", value)
@@ -85,13 +102,16 @@ def build(spec: agent_pb2.LaunchSpec, grant: Grant, here: NodeContext) -> list[b
     _put(env, "SLURMD_NODENAME", here.node)
     _put(env, "SPURD_NODENAME", here.node)
     _put(env, "SPUR_TARGET_NODE", here.node)
-    if spec.slice.ranks:
-        _put(env, "SPUR_TASK_OFFSET", str(spec.slice.ranks[0]))
-    if not is_numbered(spec.rid.step_id):
-        _training(env, spec)
-    _devices(env, grant)
-    for name in _THREADS:
-        _default(env, name, str(max(spec.cpus_per_task, 1)))
+    if numbered:
+        _default(env, "SRUN_DEBUG", "3")
+    if spec.rid.step_id != STEP_EXTERN:
+        if spec.slice.ranks:
+            _put(env, "SPUR_TASK_OFFSET", str(spec.slice.ranks[0]))
+        if not numbered:
+            _training(env, spec)
+        for name in _THREADS:
+            _default(env, name, str(max(spec.cpus_per_task, 1)))
+    _devices(env, share)
     return [name + b"=" + value for name, value in env.items()]
 
 
@@ -156,13 +176,15 @@ def _identity(spec: agent_pb2.LaunchSpec, here: NodeContext) -> dict[str, str]:
         "JOB_END_TIME": str(int(spec.end_at)) if spec.end_at else "",
         "JOB_DEPENDENCY": spec.dependency,
         "RESTART_COUNT": str(spec.restarts) if spec.restarts else "",
+        "JOB_COMMENT": spec.comment,
+        "DISTRIBUTION": spec.distribution,
         "UMASK": f"{spec.umask:04o}" if spec.HasField("umask") else "",
     }
     found.update((name, value) for name, value in optional.items() if value)
     return found
 
 
-def _layout(spec: agent_pb2.LaunchSpec, grant: Grant) -> dict[str, str]:
+def _layout(spec: agent_pb2.LaunchSpec, share: Share) -> dict[str, str]:
     nodes = hostlist.compress_sorted(list(spec.nodes))
     count = str(len(spec.nodes))
     found = {
@@ -172,11 +194,11 @@ def _layout(spec: agent_pb2.LaunchSpec, grant: Grant) -> dict[str, str]:
         "NNODES": count,
         "TASKS_PER_NODE": spec.tasks_per_node_text,
         "JOB_CPUS_PER_NODE": spec.cpus_per_node_text,
-        "CPUS_ON_NODE": str(spec.slice.cpus or len(grant.cpu_ids)),
+        "CPUS_ON_NODE": str(cpu_count(share, spec.slice.cpus)),
     }
     # A batch script that was given no task count must not see one: programs take it for a wish.
-    if spec.tasks_given or is_numbered(spec.rid.step_id):
-        found["NTASKS"] = found["NPROCS"] = str(spec.total_tasks)
+    if spec.tasks_given:
+        found["NTASKS"] = found["NPROCS"] = str(spec.job_tasks or spec.total_tasks)
     if spec.HasField("tasks_per_node"):
         found["NTASKS_PER_NODE"] = str(spec.tasks_per_node)
     if spec.cpus_per_task_given:
@@ -202,46 +224,60 @@ def _array(spec: agent_pb2.LaunchSpec) -> dict[str, str]:
 
 
 def _step(spec: agent_pb2.LaunchSpec) -> dict[str, str]:
+    """A stand-alone srun's step is its whole job, so what the wire does not say of the step is the job's."""
     step = str(spec.rid.step_id)
+    nodes = list(spec.step_nodes) or list(spec.nodes)
+    index = spec.step_node_index if spec.step_nodes else spec.node_index
+    tasks = str(spec.step_tasks or spec.total_tasks)
+    layout = spec.step_tasks_per_node_text or spec.tasks_per_node_text
     found = {
         "STEP_ID": step,
         "STEPID": step,
-        "STEP_NODELIST": hostlist.compress_sorted(list(spec.nodes)),
-        "STEP_NUM_NODES": str(len(spec.nodes)),
-        "STEP_NUM_TASKS": str(spec.total_tasks),
-        "STEP_TASKS_PER_NODE": spec.tasks_per_node_text,
-        "NODEID": str(spec.node_index),
-        "SRUN_COMM_HOST": spec.submit_host,
+        "STEP_NODELIST": hostlist.compress_sorted(nodes),
+        "STEP_NUM_NODES": str(len(nodes)),
+        "STEP_NUM_TASKS": tasks,
+        "STEP_TASKS_PER_NODE": layout,
+        "NNODES": str(len(nodes)),
+        "NTASKS": tasks,
+        "NPROCS": tasks,
+        "TASKS_PER_NODE": layout,
+        "NODEID": str(index),
+        "SRUN_COMM_HOST": spec.srun_host or spec.submit_host,
     }
-    if spec.label:
-        found["LABELIO"] = "1"
+    optional = {
+        "LAUNCH_NODE_IPADDR": spec.srun_address,
+        "MPI_TYPE": spec.shape.mpi,
+        "LABELIO": "1" if spec.label else "",
+    }
+    found.update((name, value) for name, value in optional.items() if value)
     return found
 
 
-def _gpu_ids(grant: Grant) -> list[str]:
-    return [str(i) for i in sorted(i for one in grant.gres if one.name == "gpu" for i in one.indices)]
-
-
-def _gpus(spec: agent_pb2.LaunchSpec, grant: Grant) -> dict[str, str]:
-    ids = _gpu_ids(grant)
-    if not ids:
-        return {}
-    found = {"JOB_GPUS": ",".join(ids), "GPUS_ON_NODE": str(len(ids))}
-    if spec.rid.step_id != STEP_BATCH:
-        found["STEP_GPUS"] = ",".join(ids)
+def _gpus(spec: agent_pb2.LaunchSpec, share: Share) -> dict[str, str]:
+    found = {}
+    if ids := gpu_ids(share.job):
+        found["JOB_GPUS"] = _list(ids)
+    if ids := gpu_ids(share.step):
+        found["GPUS_ON_NODE"] = str(len(ids))
+        if is_numbered(spec.rid.step_id):
+            found["STEP_GPUS"] = _list(ids)
     return found
 
 
-def _devices(env: dict[bytes, bytes], grant: Grant) -> None:
-    ids = _gpu_ids(grant)
-    if ids:
-        for name in _VISIBLE:
-            _put(env, name, ",".join(ids))
+def _list(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def _devices(env: dict[bytes, bytes], share: Share) -> None:
+    if ids := gpu_ids(share.step):
+        for name in VISIBLE:
+            _put(env, name, _list(ids))
         return
     for name in _NO_DEVICE:
         _put(env, name, "-1")
     _put(env, "NVIDIA_VISIBLE_DEVICES", "void")
-    _put(env, "SPUR_JOB_GPUS", "")
+    if not gpu_ids(share.job):
+        _put(env, "SPUR_JOB_GPUS", "")
 
 
 def _training(env: dict[bytes, bytes], spec: agent_pb2.LaunchSpec) -> None:

@@ -1,10 +1,13 @@
-"""Launching one step: checked, reserved, written down, spawned, started, answered.
+"""Launching steps: checked, reserved, written down, spawned, started, answered.
+
+LaunchJob starts an attempt's part on this node: the step as long as which it lives (the batch script, an
+allocation's hold, a stand-alone srun).  RunCommand starts one more step of an attempt that is here.
 
 1. Who asks, for which node, by which term, for what: refused without a trace if anything is wrong.
-2. Older attempts of the job on this node are killed and gone before anything new is made.
-3. Resources are reserved, `launch.json` is on the disk, a supervisor is there and answers `hello`.
-4. `start`: from here on user code runs, and the step belongs to the keeper.
-Whatever fails before leaves nothing behind: no process, no reservation, no directory.
+2. LaunchJob: older attempts of the job on this node are killed and gone before anything new is made.
+3. LaunchJob: resources are reserved and the prolog has run.  RunCommand: the step's part of them is chosen.
+4. `bring_up` does the rest.
+Whatever fails before the step runs leaves nothing behind: no process, no reservation, no directory.
 """
 
 import asyncio
@@ -12,63 +15,48 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from spur_agent import accounts, claim, environment, leftovers, local_spec, trust
-from spur_agent.allocation import AllocationTable, Grant, NoRoom, Want
+from spur_agent import accounts, claim, environment, hook_env, hooks, local_spec, task_plan, trust
+from spur_agent import share as shares
+from spur_agent.allocation import AllocationTable, NoRoom, Owner, Want
+from spur_agent.bring_up import BringUp, DirectoryTaken, LaunchFailed, write_session
 from spur_agent.control_calls import Terms
+from spur_agent.hooks import HookFiles
 from spur_agent.keeper import Keeper
 from spur_agent.ledger import Ledger
 from spur_agent.logs import value
 from spur_agent.program import ProgramUnusable
+from spur_agent.prolog import PrologFailed, PrologInterrupted, Prologs
 from spur_agent.sessions import Phase, Session, SessionTable
-from spur_agent.spawner import SpawnFailed, SupervisorSource
+from spur_agent.share import Share
+from spur_agent.spawner import SpawnFailed
+from spur_core import faults
 from spur_core.errors import (
     AccessDenied,
     AlreadyExists,
     BusyError,
+    IdentityMismatch,
+    NotFound,
     RequestError,
-    StateError,
     Unreachable,
     WrongState,
 )
 from spur_core.ids import RuntimeId
-from spur_core.linux import fsync, pidfd, private_dir, procfs
-from spur_core.linux.cgroup_layout import Root
 from spur_proto import agent_pb2 as pb
-from spur_proto_lite import control, journal
-from spur_proto_lite.errors import CorruptJournal
+from spur_proto_lite import control
 from spur_proto_lite.launch_spec import LaunchSpec
-from spur_proto_lite.paths import SessionPaths, StatePaths
-from spur_proto_lite.versions import negotiate
+from spur_proto_lite.paths import StatePaths
 
 log = logging.getLogger(__name__)
 
-READY_SECS: Final = 10.0
-#: `start` makes work directories, which may lie on a slow file system.
-START_SECS: Final = 30.0
 DISPLACE_SECS: Final = 30.0
-_FIRST_POLL: Final = 0.001
-_LAST_POLL: Final = 0.2
-
-
-class LaunchFailed(StateError):
-    """Nothing runs and nothing is left.
-
-    Attributes:
-        kind: a `LaunchFailure`.
-        drain: the node itself is broken and should get no more work.
-    """
-
-    code = "launch_failed"
-
-    def __init__(self, kind: pb.LaunchFailure, text: str, drain: bool = False) -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.drain = drain
+#: What a node that drains itself because of its prolog says; Slurm's words.
+PROLOG_ERROR: Final = "Prolog error"
 
 
 class Order(NamedTuple):
@@ -78,12 +66,24 @@ class Order(NamedTuple):
     wire: pb.LaunchSpec
     digest: str
 
+    @property
+    def owner(self) -> Owner:
+        """Key of the attempt's holding."""
+        return (self.rid.job_id, self.rid.run_attempt)
+
+
+class Answer(NamedTuple):
+    """What a launch came to; `session` is None when it failed."""
+
+    session: Session | None
+    failure: pb.LaunchFailure = pb.LAUNCH_FAILURE_UNSPECIFIED
+    error: str = ""
+
 
 class LaunchSite(NamedTuple):
     """What a launch needs of this node.
 
     names: the names that mean this node.
-    root: where this agent's control groups lie, None without any.
     drain: asks the controller for no more work, with the reason.
     """
 
@@ -96,24 +96,26 @@ class LaunchSite(NamedTuple):
     allocation: AllocationTable
     keeper: Keeper
     ledger: Ledger
-    source: SupervisorSource
     terms: Terms
-    boot_id: str
-    root: Root | None
+    bring_up: BringUp
+    hooks: hooks.Hooks
+    prologs: Prologs
     drain: Callable[[str], Awaitable[None]]
 
 
 class Launcher:
-    """Answers LaunchJob."""
+    """Answers LaunchJob and RunCommand."""
 
     def __init__(self, site: LaunchSite) -> None:
         self._site = site
         #: job -> (lock, launches that hold it or wait for it)
         self._locks: dict[int, tuple[asyncio.Lock, int]] = {}
-        self._running: set[asyncio.Task[pb.LaunchJobResponse]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
         self._open = True
 
-    def check(self, request: pb.LaunchJobRequest, now: float) -> Order:
+    # -- requests
+
+    def check(self, request: pb.LaunchJobRequest | pb.RunCommandRequest, now: float) -> Order:
         """Judge a request before anything is done for it.
 
         Raises:
@@ -139,33 +141,66 @@ class Launcher:
 
     async def launch(self, request: pb.LaunchJobRequest) -> pb.LaunchJobResponse:
         """The answer to LaunchJob.  A launch goes on when its caller hangs up: the controller asks again."""
+        order = self._admit(request)
+        # What LaunchJob starts is what the attempt lives as long as, also by the word of the release before.
+        order.wire.job_lifetime = True
+        found = await self._detached(self._attempt(order))
+        if found.session is None:
+            return pb.LaunchJobResponse(success=False, failure=found.failure, error=found.error)
+        return pb.LaunchJobResponse(
+            success=True,
+            stdout_path=found.session.stdout_path,
+            stderr_path=found.session.stderr_path,
+            started_at=found.session.started_at,
+        )
+
+    async def run_command(self, request: pb.RunCommandRequest) -> pb.RunCommandResponse:
+        """The answer to RunCommand; likewise."""
+        order = self._admit(request)
+        if order.wire.job_lifetime:
+            raise RequestError(f"{order.rid} is to begin an attempt: that is what LaunchJob is for")
+        found = await self._detached(self._further(order))
+        if found.session is None:
+            return pb.RunCommandResponse(success=False, failure=found.failure, error=found.error)
+        return pb.RunCommandResponse(success=True, started_at=found.session.started_at)
+
+    def _admit(self, request: pb.LaunchJobRequest | pb.RunCommandRequest) -> Order:
         if not self._open:
             raise BusyError("the agent is stopping")
-        order = self.check(request, time.time())
-        task = asyncio.create_task(self._ordered(order))
+        return self.check(request, time.time())
+
+    async def _detached(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        return await asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._settled)
-        return await asyncio.shield(task)
+        return task
 
-    def _settled(self, task: asyncio.Task[pb.LaunchJobResponse]) -> None:
+    def _settled(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # whoever called has it; without a caller it is in the log already
 
     async def stop(self, timeout: float) -> None:
-        """Take no more launches and let those in flight come to an end."""
+        """Take no more launches and let those in flight end; a prolog that takes longer is killed."""
         self._open = False
         if self._running:
-            await asyncio.wait(self._running, timeout=timeout)
+            _, late = await asyncio.wait(self._running, timeout=timeout)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=timeout)
 
-    async def _ordered(self, order: Order) -> pb.LaunchJobResponse:
-        """One launch of a job at a time."""
-        job_id = order.rid.job_id
+    @asynccontextmanager
+    async def _turn(self, job_id: int) -> AsyncIterator[None]:
+        """One decision about a job at a time."""
         lock, users = self._locks.get(job_id, (asyncio.Lock(), 0))
         self._locks[job_id] = (lock, users + 1)
         try:
             async with lock:
-                return await self._one(order)
+                yield
         finally:
             users = self._locks[job_id][1] - 1
             if users:
@@ -173,40 +208,62 @@ class Launcher:
             else:
                 del self._locks[job_id]
 
-    async def _one(self, order: Order) -> pb.LaunchJobResponse:
-        held = self._site.table.get(order.rid)
-        if held is not None:
-            return self._repeated(order, held)
-        if order.rid in self._site.ledger:
-            raise WrongState(f"{order.rid} has run here and its end is acknowledged")
-        newest = max((s.rid.run_attempt for s in self._site.table.of_job(order.rid.job_id)), default=0)
-        if newest > order.rid.run_attempt:
-            raise WrongState(f"{order.rid}: attempt {newest} of that job is on this node")
-        try:
-            await self._displace(order.rid)
-            return await self._fresh(order)
-        except NoRoom as error:
-            return self._failed(order.rid, pb.LAUNCH_FAILURE_RESOURCES, error.text)
-        except (ProgramUnusable, SpawnFailed) as error:
-            return self._failed(order.rid, pb.LAUNCH_FAILURE_NODE, error.text)
-        except LaunchFailed as error:
-            if error.drain:
-                await self._site.drain(error.text)
-            return self._failed(order.rid, error.kind, error.text)
+    # -- an attempt's first step
 
-    @staticmethod
-    def _failed(rid: RuntimeId, kind: pb.LaunchFailure, text: str) -> pb.LaunchJobResponse:
-        log.warning("launch_failed step=%s kind=%s error=%s", rid, pb.LaunchFailure.Name(kind), value(text))
-        return pb.LaunchJobResponse(success=False, failure=kind, error=text)
+    async def _attempt(self, order: Order) -> Answer:
+        """Begin an attempt here; the job's turn is held until it runs."""
+        async with self._turn(order.rid.job_id):
+            held = self._site.table.get(order.rid)
+            if held is not None:
+                return self._repeated(order, held)
+            self._refuse_past(order.rid)
+            for session in self._site.table.of_attempt(*order.owner):
+                if session.job_lifetime and session.phase is not Phase.LOST:
+                    raise WrongState(f"{order.rid}: that attempt is here already, as {session.rid}")
+            return await self._caught(order.rid, self._first(order))
 
-    def _repeated(self, order: Order, held: Session) -> pb.LaunchJobResponse:
+    def _refuse_past(self, rid: RuntimeId) -> None:
+        """Nothing runs a second time, and no older attempt beside a newer one.
+
+        Raises:
+            WrongState: it would.
+        """
+        if rid in self._site.ledger:
+            raise WrongState(f"{rid} has run here and its end is acknowledged")
+        newest = max((s.rid.run_attempt for s in self._site.table.of_job(rid.job_id)), default=0)
+        if newest > rid.run_attempt:
+            raise WrongState(f"{rid}: attempt {newest} of that job is on this node")
+
+    def _repeated(self, order: Order, held: Session) -> Answer:
         """A run is never begun twice."""
         if held.claim.wire_sha256 != order.digest:
             raise AlreadyExists(f"{order.rid} is on this node, launched from another spec")
+        if held.phase is Phase.LAUNCHING:
+            raise BusyError(f"{order.rid} is being launched; ask again")
         if held.phase is Phase.LOST:
-            return self._failed(order.rid, pb.LAUNCH_FAILURE_NODE, "the supervisor of that run was lost")
+            return _failed(order.rid, pb.LAUNCH_FAILURE_NODE, "the supervisor of that run was lost")
         log.info("launch_repeated step=%s", order.rid)
-        return _answer(held)
+        return Answer(held)
+
+    async def _first(self, order: Order) -> Answer:
+        site, wire = self._site, order.wire
+        await self._displace(order.rid)
+        files = await self._find_hooks()
+        wanted = tuple((g.name, g.type, g.count) for g in wire.slice.gres)
+        had = order.owner in site.allocation.held()
+        share = shares.whole(
+            site.allocation.reserve(order.owner, Want(wire.slice.cpus, wire.slice.memory_mb, wanted))
+        )
+        session = self._enter(order, share, bool(files.epilog))
+        try:
+            await self._run_prolog(order, share, files)
+            return await self._fresh(order, session, share, files)
+        except Exception as error:
+            # Not when cancelled: then the agent is going, and the next one finds out how far this came.
+            await site.bring_up.undo(session, keep_directory=isinstance(error, DirectoryTaken))
+            if not had:
+                site.allocation.release(order.owner)
+            raise
 
     async def _displace(self, rid: RuntimeId) -> None:
         """Kill every older attempt of the job until it is gone."""
@@ -226,29 +283,165 @@ class Launcher:
             text = f"an older attempt of job {rid.job_id} did not end within {DISPLACE_SECS:g} s"
             raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text, drain=True) from None
 
-    async def _fresh(self, order: Order) -> pb.LaunchJobResponse:
+    async def _find_hooks(self) -> HookFiles:
+        """The scripts of this launch; looked for anew each time, so that directories may change."""
+        if not any((self._site.hooks.prolog, *self._site.hooks[1:4])):
+            return HookFiles()
+        return await asyncio.to_thread(hooks.find_all, self._site.hooks)
+
+    async def _run_prolog(self, order: Order, share: Share, files: HookFiles) -> None:
+        """Have the attempt's prolog run, once.
+
+        Raises:
+            PrologFailed, PrologInterrupted: nothing of the attempt may run here.
+        """
+        if not files.prolog:
+            return
+        site, wire = self._site, order.wire
+        env = hook_env.node_env(wire, share, site.here, hook_env.PROLOG)
+
+        async def run(started: Callable[[int], None]) -> None:
+            await hooks.run(files.prolog, env, wire.work_dir, site.hooks.timeout_secs, started)
+
+        try:
+            await asyncio.to_thread(site.prologs.prune, {s.owner for s in site.table})
+            await site.prologs.once(order.owner, run)
+        except OSError as error:
+            text = f"the mark of the prolog cannot be written: {error.strerror}"
+            raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text, drain=True) from None
+        faults.after("prolog")
+
+    # -- further steps
+
+    async def _further(self, order: Order) -> Answer:
+        """Steps of an attempt come up side by side; only their parts are chosen one after the other."""
+        while True:
+            async with self._turn(order.rid.job_id):
+                held = self._site.table.get(order.rid)
+                if held is None:
+                    parent = self._parent(order)
+                    try:
+                        share = self._choose(order, parent)
+                    except NoRoom as error:
+                        return _failed(order.rid, pb.LAUNCH_FAILURE_RESOURCES, error.text)
+                    session = self._enter(order, share, epilog=False)
+                    break
+            if held.phase is not Phase.LAUNCHING or held.claim.wire_sha256 != order.digest:
+                return self._repeated(order, held)
+            await held.settled.wait()
+        return await self._caught(order.rid, self._beside(order, session, share, parent))
+
+    def _parent(self, order: Order) -> Session:
+        """The session as long as which the attempt lives here.
+
+        Raises:
+            NotFound: nothing of the job is here.
+            WrongState, IdentityMismatch, AccessDenied: no step of this attempt may be started (any more), or
+                not by this user.
+        """
+        rid = order.rid
+        self._refuse_past(rid)
+        there = self._site.table.of_job(rid.job_id)
+        if not there:
+            raise NotFound(f"{rid}: job {rid.job_id} is not on this node")
+        mine = [s for s in there if s.rid.run_attempt == rid.run_attempt and s.job_lifetime]
+        if not mine:
+            raise IdentityMismatch(rid, ", ".join(str(s.rid) for s in there))
+        parent = mine[0]
+        if parent.phase is not Phase.LIVE:
+            raise WrongState(f"{rid}: {parent.rid} is over, and with it that attempt here")
+        gid = parent.claim.gid
+        if order.wire.uid != parent.uid or gid not in (None, order.wire.gid):
+            raise AccessDenied(f"{rid}: the job belongs to uid {parent.uid}, gid {gid}")
+        return parent
+
+    def _choose(self, order: Order, parent: Session) -> Share:
+        """The step's part of what the attempt holds here.
+
+        Raises:
+            NoRoom: the job has not so much.
+        """
+        site, wire = self._site, order.wire
+        job = site.allocation.held().get(order.owner, parent.claim.grant)
+        wish = shares.Wish(
+            cpus=wire.slice.cpus,
+            memory_mb=wire.slice.memory_mb,
+            gres=tuple((g.name, g.type, g.count) for g in wire.slice.gres),
+            exact=wire.exact,
+            overlap=wire.overlap,
+        )
+        beside = [
+            shares.Beside(s.claim.grant, s.claim.exact, s.claim.overlap)
+            for s in site.table.of_attempt(*order.owner)
+            if s.phase in (Phase.LAUNCHING, Phase.LIVE) and not s.job_lifetime
+        ]
+        return shares.choose(job, wish, beside)
+
+    async def _beside(self, order: Order, session: Session, share: Share, parent: Session) -> Answer:
+        try:
+            answer = await self._fresh(order, session, share, await self._find_hooks())
+        except Exception as error:
+            await self._site.bring_up.undo(session, keep_directory=isinstance(error, DirectoryTaken))
+            raise
+        if await self._over(parent):
+            # It ended while this step came up, and has perhaps not seen it among those that it has to end.
+            log.info("step_too_late step=%s after=%s", session.rid, parent.rid)
+            self._start(self._site.keeper.end_now(session, "job_end"))
+        return answer
+
+    async def _over(self, parent: Session) -> bool:
+        """Whether the attempt has ended here, by the word of its own supervisor.
+
+        One that says no will look for steps to end only later, and then finds those that run now.
+        """
+        if parent.phase is not Phase.LIVE:
+            return True
+        try:
+            return (await parent.link.query()).exit is not None
+        except control.Refused:
+            return False
+        except Unreachable:
+            self._site.keeper.suspect(parent)
+            return False
+
+    # -- both
+
+    def _enter(self, order: Order, share: Share, epilog: bool) -> Session:
+        """A session in the table, before anything of it is on the disk."""
+        made = claim.make(order.digest, share.step, order.wire, epilog)
+        paths = self._site.paths.session(order.rid)
+        session = Session(order.rid, paths, made, order.wire.uid, order.wire.user, Phase.LAUNCHING)
+        self._site.table.add(session)
+        return session
+
+    async def _caught(self, rid: RuntimeId, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """What failed on this node's side as an answer; what the caller did wrong stays an error."""
+        drain = self._site.drain
+        try:
+            return await work
+        except NoRoom as error:
+            return _failed(rid, pb.LAUNCH_FAILURE_RESOURCES, error.text)
+        except (ProgramUnusable, SpawnFailed, PrologInterrupted) as error:
+            return _failed(rid, pb.LAUNCH_FAILURE_NODE, error.text)
+        except PrologFailed as error:
+            if error.fresh:
+                await drain(PROLOG_ERROR)
+            return _failed(rid, pb.LAUNCH_FAILURE_PROLOG, error.text)
+        except hooks.BrokenHook as error:
+            await drain(error.text)
+            return _failed(rid, pb.LAUNCH_FAILURE_NODE, error.text)
+        except LaunchFailed as error:
+            if error.drain:
+                await drain(error.text)
+            return _failed(rid, error.kind, error.text)
+
+    async def _fresh(self, order: Order, session: Session, share: Share, files: HookFiles) -> Answer:
+        """Bring the session up and hand it to the keeper."""
         site, rid, wire = self._site, order.rid, order.wire
         begun = time.monotonic()
-        owner = (rid.job_id, rid.run_attempt)
-        wanted = tuple((g.name, g.type, g.count) for g in wire.slice.gres)
-        had = owner in site.allocation.held()
-        grant = site.allocation.reserve(owner, Want(wire.slice.cpus, wire.slice.memory_mb, wanted))
-        session: Session | None = None
-        try:
-            spec = await asyncio.to_thread(self._local_spec, wire, grant)
-            made = claim.make(order.digest, grant, wire.spool_output)
-            paths = site.paths.session(rid)
-            session = Session(rid, paths, made, wire.uid, wire.user, Phase.LAUNCHING)
-            site.table.add(session)
-            await asyncio.to_thread(write_session, paths, spec, made)
-            started = await self._bring_up(session)
-        except Exception as error:
-            # Not when cancelled: then the agent is going, and the next one finds out how far this came.
-            if session is not None:
-                await self._undo(session, keep_directory=isinstance(error, DirectoryTaken))
-            if not had:
-                site.allocation.release(owner)
-            raise
+        spec = await asyncio.to_thread(self._local_spec, wire, share, files)
+        await asyncio.to_thread(write_session, session.paths, spec, session.claim)
+        started = await site.bring_up.bring_up(session)
         session.started_at = started.started_at or time.time()
         session.stdout_path, session.stderr_path = started.stdout_path, started.stderr_path
         session.cgroup = started.cgroup
@@ -257,174 +450,21 @@ class Launcher:
             log.warning("start_warning step=%s text=%s", rid, value(warning))
         log.info("launched step=%s uid=%d ms=%.1f", rid, wire.uid, (time.monotonic() - begun) * 1000)
         session.settled.set()
-        return _answer(session)
+        return Answer(session)
 
-    def _local_spec(self, wire: pb.LaunchSpec, grant: Grant) -> LaunchSpec:
+    def _local_spec(self, wire: pb.LaunchSpec, share: Share, files: HookFiles) -> LaunchSpec:
         """Pure but for two look-ups in the user database, which may ask a network."""
-        here = self._site.here._replace(account=accounts.account_of(wire.uid))
-        env = environment.build(wire, grant, here)
+        site = self._site
+        here = site.here._replace(account=accounts.account_of(wire.uid))
+        plan = task_plan.make(wire, share, site.rules.pinned, site.rules.places)
+        env = environment.build(wire, share, here, plan.cpu_bind)
         groups = accounts.groups_of(wire.user, wire.gid)
         if here.account is None:
             log.warning("user_unknown uid=%d groups=%s", wire.uid, value(groups))
-        return local_spec.build(wire, env, groups, grant, self._site.rules)
-
-    async def _bring_up(self, session: Session) -> control.StartReply:
-        """Spawn, wait until ready, start.
-
-        Raises:
-            ProgramUnusable, SpawnFailed, LaunchFailed: nothing of the user's runs.
-        """
-        synced = asyncio.create_task(asyncio.to_thread(sync_session, session.paths))
-        try:
-            found = await self._site.source.spawn(session.paths.dir)
-            session.stepd = procfs.Identity(found.pid, found.start_ticks, self._site.boot_id)
-            if not self._site.keeper.watch(session):
-                raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, _last_words(session.paths, "it ended at once"))
-            await self._ready(session)
-        finally:
-            # Also when spawning failed: nobody may delete the directory under it.
-            await synced
-        try:
-            started = await session.link.start(START_SECS)
-        except control.Refused as error:
-            raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"the supervisor refused to start: {error}") from None
-        except Unreachable as error:
-            if (begun := await asyncio.to_thread(self._begun, session)) is None:
-                text = _last_words(session.paths, error.text)
-                raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text) from None
-            # User code runs, or has run: the launch succeeded, whatever became of the supervisor.  The
-            # keeper reads the journal and reports an end, or a loss; undoing it would run it twice.
-            log.warning("start_unanswered step=%s error=%s", session.rid, value(error.text))
-            self._site.keeper.suspect(session)
-            return begun
-        if started.failure_kind:
-            node_fault = started.failure_kind == control.FAIL_NODE
-            kind = pb.LAUNCH_FAILURE_NODE if node_fault else pb.LAUNCH_FAILURE_JOB
-            raise LaunchFailed(kind, started.text, drain=node_fault and started.failure_errno != 0)
-        return started
-
-    def _begun(self, session: Session) -> control.StartReply | None:
-        """The answer to `start`, as far as the disk tells it; None when no user code can have run."""
-        try:
-            story = journal.story(journal.read(session.paths.journal).entries)
-        except (CorruptJournal, OSError) as error:
-            log.error("journal_unreadable step=%s error=%s", session.rid, value(error))
-            return None
-        if story.started_at is None:
-            return None
-        groups = leftovers.groups_of(self._site.root, session.rid)
-        return control.StartReply(started_at=story.started_at, cgroup=groups)
-
-    async def _ready(self, session: Session) -> None:
-        pause = _FIRST_POLL
-        deadline = time.monotonic() + READY_SECS
-        while True:
-            try:
-                hello = await session.link.hello(max(deadline - time.monotonic(), 0.1))
-                break
-            except control.Refused as error:
-                raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"the supervisor says {error}") from None
-            except Unreachable as error:
-                if session.dead.is_set():
-                    text = _last_words(session.paths, "it ended before it was ready")
-                    raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text) from None
-                if time.monotonic() >= deadline:
-                    text = f"the supervisor was not ready within {READY_SECS:g} s: {error.text}"
-                    raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text) from None
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LAST_POLL)
-        if hello.rid != session.rid:
-            raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"the supervisor holds {hello.rid}")
-        if negotiate(hello.min, hello.max) is None:
-            text = f"the supervisor speaks protocol {hello.min} to {hello.max} only"
-            raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, text)
-
-    async def _undo(self, session: Session, keep_directory: bool) -> None:
-        """Leave nothing of a launch that failed."""
-        if session.stepd is not None:
-            await stop_supervisor(session)
-            # A supervisor that died half-way through `start` has made groups, and tasks that wait in them.
-            await self._site.keeper.kill_leftovers(session)
-        if keep_directory:
-            self._site.table.remove(session)
-            return
-        await self._site.keeper.remove(session)
+        scripts = hook_env.specs(wire, share, here, files, site.hooks)
+        return local_spec.build(wire, env, groups, share, site.rules, plan, scripts)
 
 
-async def stop_supervisor(session: Session, patience: float = 1.0) -> None:
-    """TERM, `patience` seconds, KILL: to exactly this supervisor."""
-    assert session.stepd is not None
-    for number, wait in ((15, patience), (9, 5.0)):
-        if not pidfd.send_checked(session.stepd, number):
-            return
-        deadline = time.monotonic() + wait
-        while time.monotonic() < deadline:
-            if not procfs.is_alive(session.stepd, session.stepd.boot_id):
-                return
-            await asyncio.sleep(0.01)
-    log.error("supervisor_survives step=%s pid=%d", session.rid, session.stepd.pid)
-
-
-class DirectoryTaken(LaunchFailed):
-    """The session's directory is there and not ours to use; it stays as it is."""
-
-
-def write_session(paths: SessionPaths, spec: LaunchSpec, made: claim.Claim) -> None:
-    """Make the session directory with its `launch.json`; `sync_session` brings it to the disk.
-
-    Raises:
-        LaunchFailed: it cannot be made; `drain` when the disk is at fault.
-    """
-    try:
-        fd = private_dir.ensure(paths.dir)
-    except private_dir.NotPrivate as error:
-        raise DirectoryTaken(pb.LAUNCH_FAILURE_NODE, error.text) from None
-    except OSError as error:
-        raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: {error.strerror}", drain=True) from None
-    try:
-        if os.listdir(fd):  # noqa: PTH208 - through the descriptor
-            raise DirectoryTaken(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: is there already")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(SessionPaths.LAUNCH, flags, 0o600, dir_fd=fd), "wb") as file:
-            file.write(made.encode_with(spec))
-    except OSError as error:
-        raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: {error.strerror}", drain=True) from None
-    finally:
-        os.close(fd)
-
-
-def sync_session(paths: SessionPaths) -> None:
-    """Wait until the session is on the disk.  It may be read before; nothing of the user's may run before.
-
-    Raises:
-        LaunchFailed: the disk does not take it.
-    """
-    try:
-        fd = os.open(paths.launch, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        fsync.sync_dir(paths.dir)
-        fsync.sync_dir(os.path.dirname(paths.dir))  # noqa: PTH120
-    except OSError as error:
-        raise LaunchFailed(pb.LAUNCH_FAILURE_NODE, f"{paths.dir}: {error.strerror}", drain=True) from None
-
-
-def _last_words(paths: SessionPaths, fallback: str) -> str:
-    """Why a supervisor did not get far: the last line of its log, else `fallback`."""
-    try:
-        with open(paths.log, "rb") as file:
-            lines = file.read()[-2000:].decode(errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
-    return f"supervisor failed: {lines[-1] if lines else fallback}"
-
-
-def _answer(session: Session) -> pb.LaunchJobResponse:
-    return pb.LaunchJobResponse(
-        success=True,
-        stdout_path=session.stdout_path,
-        stderr_path=session.stderr_path,
-        started_at=session.started_at,
-    )
+def _failed(rid: RuntimeId, kind: pb.LaunchFailure, text: str) -> Answer:
+    log.warning("launch_failed step=%s kind=%s error=%s", rid, pb.LaunchFailure.Name(kind), value(text))
+    return Answer(None, kind, text)

@@ -3,14 +3,21 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from spur_agent.allocation import Grant
+from spur_agent.binding import NOWHERE, Places
+from spur_agent.share import Share, cpu_count, gpu_ids
+from spur_agent.task_plan import TaskPlan, text
 from spur_core.errors import RequestError
 from spur_core.grammar import hostlist
 from spur_core.grammar.gres import format_gres
-from spur_core.ids import RuntimeId, is_numbered
-from spur_proto import agent_pb2
-from spur_proto_lite.launch_spec import LaunchSpec, RlimitSpec, TaskSpec
+from spur_core.ids import RuntimeId
+from spur_proto import agent_pb2, common_pb2
+from spur_proto_lite.launch_spec import HookSpec, LaunchSpec, RlimitSpec
 
+#: A terminal whose client does not tell its size.
+_ROWS: Final = 24
+_COLS: Final = 80
+#: "No task gets the input", on the wire.
+_NO_RANK: Final = 0xFFFFFFFF
 _UNLIMITED_WORDS: Final = ("unlimited", "-1", "18446744073709551615")
 
 
@@ -22,6 +29,12 @@ class NodeRules(NamedTuple):
     cgroup_root: str
     #: CPU numbers are real, so a step may be bound to its own.
     pinned: bool
+    places: Places = NOWHERE
+
+
+#: Epilog, task prolog, task epilog.
+Scripts = tuple[HookSpec, HookSpec, HookSpec]
+NO_SCRIPTS: Final = (HookSpec(), HookSpec(), HookSpec())
 
 
 def rid_of(message: "agent_pb2.LaunchSpec") -> RuntimeId:
@@ -40,8 +53,10 @@ def build(
     wire: agent_pb2.LaunchSpec,
     environment: Sequence[bytes],
     groups: Sequence[int],
-    grant: Grant,
+    share: Share,
     rules: NodeRules,
+    plan: TaskPlan,
+    scripts: Scripts = NO_SCRIPTS,
 ) -> LaunchSpec:
     """The spec for the supervisor.
 
@@ -53,23 +68,26 @@ def build(
         RequestError: the wire spec holds something that cannot be run.
     """
     rid = rid_of(wire)
-    if not wire.script and not wire.argv:
+    own_commands = bool(plan.tasks) and all(task.argv for task in plan.tasks)
+    if not (wire.hold or wire.script or wire.argv or own_commands):
         raise RequestError("neither a script nor a command to run")
-    part = wire.slice
-    gpus = sorted(i for one in grant.gres if one.name == "gpu" for i in one.indices)
+    part, shape = wire.slice, wire.shape
+    job_cpus = part.cpus if share.step is share.job else wire.job_slice.cpus
     array = wire.HasField("array_job_id")
+    nodes = list(wire.nodes)
+    epilog, task_prolog, task_epilog = scripts
     return LaunchSpec(
         rid=rid,
         node=rules.node,
         node_id=wire.node_index,
-        nodelist=hostlist.compress_sorted(list(wire.nodes)),
-        n_nodes=max(len(wire.nodes), 1),
+        nodelist=hostlist.compress_sorted(nodes),
+        n_nodes=max(len(nodes), 1),
         partition=wire.partition,
         job_name=wire.job_name,
         array_job_id=wire.array_job_id if array else None,
         array_task_id=wire.array_task_id if array else None,
         restart_count=wire.restarts,
-        script=text(wire.script),
+        script="" if wire.hold else text(wire.script),
         script_args=tuple(map(text, wire.script_args)),
         argv=tuple(map(text, wire.argv)),
         env=dict(_pair(entry) for entry in environment),
@@ -87,41 +105,37 @@ def build(
         allow_root_jobs=rules.allow_root_jobs,
         umask=wire.umask if wire.HasField("umask") else 0o022,
         rlimits=tuple(rlimit(item) for item in wire.rlimits),
-        cpus=part.cpus,
-        cpu_ids=grant.cpu_ids if rules.pinned else (),
+        cpus=cpu_count(share, part.cpus),
+        cpu_ids=share.step.cpu_ids if rules.pinned else (),
         memory_mb=part.memory_mb,
-        gpu_ids=tuple(gpus),
-        gres=format_gres([(g.name, g.type, len(g.indices)) for g in grant.gres]),
-        tasks=_tasks(wire, rid),
-        cohort=tuple(wire.nodes),
+        gpu_ids=tuple(gpu_ids(share.step)),
+        gres=format_gres([(g.name, g.type, len(g.indices)) for g in share.step.gres]),
+        # Whichever step comes first makes the job's group, so each says what that is to be.
+        job_cpus=job_cpus or len(share.job.cpu_ids),
+        job_cpu_ids=share.job.cpu_ids if rules.pinned else (),
+        job_memory_mb=share.job.memory_mb,
+        tasks=plan.tasks,
+        hold=wire.hold,
+        job_lifetime=wire.job_lifetime,
+        step_name=wire.step_name,
+        pty=shape.pty,
+        pty_rows=shape.pty_rows or _ROWS,
+        pty_cols=shape.pty_cols or _COLS,
+        stdin_rank=_stdin_rank(shape),
+        cpu_bind_verbose=plan.verbose,
+        epilog=epilog if wire.job_lifetime else HookSpec(),
+        task_prolog=task_prolog,
+        task_epilog=task_epilog,
+        cohort=tuple(wire.step_nodes or nodes),
         kill_wait_secs=wire.kill_wait_secs,
         cgroup_root=rules.cgroup_root,
     )
 
 
-def _tasks(wire: agent_pb2.LaunchSpec, rid: RuntimeId) -> tuple[TaskSpec, ...]:
-    """The tasks of a numbered step; a batch script runs once, whatever it asked for."""
-    if not is_numbered(rid.step_id):
-        return ()
-    ranks = list(wire.slice.ranks) or [0]
-    return tuple(TaskSpec(rank=r, local_rank=i, env=task_env(r, i, ranks)) for i, r in enumerate(ranks))
-
-
-def task_env(rank: int, local: int, ranks: Sequence[int]) -> dict[str, str]:
-    """What one task's environment has beside the step's."""
-    env = {
-        "LOCAL_RANK": str(local),
-        "LOCAL_WORLD_SIZE": str(len(ranks)),
-        "NPROC_PER_NODE": str(len(ranks)),
-        "SPUR_TASK_OFFSET": str(ranks[0]),
-    }
-    for name, value in (
-        ("PROCID", str(rank)),
-        ("LOCALID", str(local)),
-        ("GTIDS", ",".join(map(str, ranks))),
-    ):
-        env[f"SLURM_{name}"] = env[f"SPUR_{name}"] = value
-    return env
+def _stdin_rank(shape: common_pb2.StepShape) -> int | None:
+    if not shape.HasField("stdin_rank"):
+        return None
+    return -1 if shape.stdin_rank == _NO_RANK else shape.stdin_rank
 
 
 def rlimit(item: str) -> RlimitSpec:
@@ -148,11 +162,6 @@ def _limit(word: str) -> int:
     if not 0 <= number < 1 << 63:
         raise ValueError
     return number
-
-
-def text(data: bytes) -> str:
-    """Bytes of the user's as Python keeps them in texts."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _pair(entry: bytes) -> tuple[str, str]:

@@ -27,6 +27,14 @@ class AgentService(agent_pb2_grpc.SlurmAgentServicer):
         self._registered = registered
 
     async def LaunchJob(self, request: pb.LaunchJobRequest, context: Any) -> pb.LaunchJobResponse:
+        await self._ready()
+        return await self._launcher.launch(request)
+
+    async def RunCommand(self, request: pb.RunCommandRequest, context: Any) -> pb.RunCommandResponse:
+        await self._ready()
+        return await self._launcher.run_command(request)
+
+    async def _ready(self) -> None:
         if not self._registered.is_set():
             # Only then is the controller's term known, and the controller knows what is here.
             try:
@@ -34,10 +42,14 @@ class AgentService(agent_pb2_grpc.SlurmAgentServicer):
                     await self._registered.wait()
             except TimeoutError:
                 raise BusyError("the agent is not registered yet") from None
-        return await self._launcher.launch(request)
 
     async def CancelJob(self, request: pb.AgentCancelJobRequest, context: Any) -> pb.AgentCancelJobResponse:
         return await self._control.cancel(request)
+
+    async def SuspendJob(
+        self, request: pb.AgentSuspendJobRequest, context: Any
+    ) -> pb.AgentSuspendJobResponse:
+        return await self._control.suspend(request)
 
     async def ProbeStepd(self, request: pb.ProbeStepdRequest, context: Any) -> pb.ProbeStepdResponse:
         return await self._control.probe(request)

@@ -18,7 +18,9 @@ _OWNERS: Final = frozenset({USER, CONTROLLER})
 #: Which kinds of token each RPC takes.  An RPC that is not here is refused.
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "/slurm.SlurmAgent/LaunchJob": _CONTROLLER,
+    "/slurm.SlurmAgent/RunCommand": _CONTROLLER,
     "/slurm.SlurmAgent/CancelJob": _CONTROLLER,
+    "/slurm.SlurmAgent/SuspendJob": _CONTROLLER,
     "/slurm.SlurmAgent/ProbeStepd": _CONTROLLER,
     "/slurm.SlurmAgent/StreamJobOutput": _OWNERS,
     "/slurm.SlurmAgent/InteractiveSession": _OWNERS,

@@ -102,10 +102,13 @@ class RestSection:
 class HooksSection:
     """`[hooks]`."""
 
-    prolog: str = key("", kinds.path, "node, before a job")
-    epilog: str = key("", kinds.path, "node, after a job")
-    task_prolog: str = key("", kinds.path, "node, before a task")
-    task_epilog: str = key("", kinds.path, "node, after a task")
+    prolog: str = key(
+        "", kinds.path, "node, as root, before an attempt's first step: a script, a directory or a pattern"
+    )
+    epilog: str = key("", kinds.path, "node, as root, after an attempt's last step; likewise")
+    task_prolog: str = key("", kinds.path, "node, as the user, before each task; likewise")
+    task_epilog: str = key("", kinds.path, "node, as the user, after each task; likewise")
+    timeout_secs: int = key(600, kinds.whole(1, 86400), "time that one of these but the epilog may take")
     prolog_slurmctld: str = key("", kinds.path, "controller, before a job", live=True)
     epilog_slurmctld: str = key("", kinds.path, "controller, after a job", live=True)
     srun_prolog: str = key("", kinds.path, "srun's host, before")

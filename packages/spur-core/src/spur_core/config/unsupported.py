@@ -29,7 +29,6 @@ TABLE: tuple[Row, ...] = (
     Row("controller.raft_listen_addr", "several controllers"),
     Row("controller.rest_addr", "REST"),
     Row("controller.max_job_id", "wrapping of job ids"),
-    Row("controller.hold_on_prolog_fail", "prologs"),
     # Fair share, QOS, associations and their audit.
     Row("accounting.fairshare_refresh_secs", "fair share"),
     Row("accounting.grp_wall_window_days", "QOS"),
