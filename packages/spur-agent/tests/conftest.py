@@ -21,7 +21,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 import grpc
 from grpc import aio
 
-from spur_agent.daemon import cgroup_setting
+from spur_agent.own_groups import setting as cgroup_setting
 from spur_auth import mint
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.linux import cgroup, cgroup_layout, procfs

@@ -64,7 +64,7 @@ async def collect(call):
     async for answer in call:
         if answer.WhichOneof("kind") == "exit":
             end = answer.exit
-        else:
+        elif answer.WhichOneof("kind") == "output":
             part = answer.output
             assert part.offset == len(texts[part.stream])
             texts[part.stream] += part.data

@@ -8,11 +8,13 @@ class Found(Enum):
     """Class of a session, with what follows from it."""
 
     LIVE = "supervisor alive and it answers: adopt"
-    FINISHED = "an exit is recorded and not acknowledged: report it"
+    FINISHED = (
+        "an exit is recorded and not acknowledged: report it; if the supervisor is gone, finish its work"
+    )
     DONE = "acknowledged: delete"
     UNSTARTED = "no user code ever ran: stop the supervisor if there is one, delete"
-    STALE = "supervisor gone without an exit: kill what is left, tell the controller"
-    UNRESPONSIVE = "supervisor alive but mute: kill it, then as stale"
+    STALE = "supervisor gone without an exit, or a new one that has not taken over: kill, tell the controller"
+    UNRESPONSIVE = "supervisor alive but mute: kill it, then as stale (or unstarted, if nothing ever ran)"
     CORRUPT = "descriptor or journal unreadable: fence by the directory's name"
     UNKNOWN = "the name is no identity: quarantine"
 
@@ -31,6 +33,7 @@ class Evidence(NamedTuple):
     alive: exactly the supervisor of the descriptor lives.
     answer: the supervisor's state by its `hello`; empty when it did not answer.
     started, exited, acknowledged, abandoned: what the journal says.
+    taken_over: an earlier supervisor of this session had started it and was lost.
     """
 
     name_ok: bool = True
@@ -43,10 +46,15 @@ class Evidence(NamedTuple):
     exited: bool = False
     acknowledged: bool = False
     abandoned: bool = False
+    taken_over: bool = False
 
 
 def classify(seen: Evidence) -> Found:
     """The class of a session."""
+    if seen.taken_over:
+        if not seen.started and (seen.abandoned or seen.answer in NOT_STARTED):
+            return Found.STALE  # the new supervisor has not begun
+        seen = seen._replace(started=True)
     if not seen.name_ok:
         return Found.UNKNOWN
     if not seen.journal_ok:

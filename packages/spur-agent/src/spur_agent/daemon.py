@@ -1,35 +1,42 @@
 """The agent itself: its parts put together, started in order, stopped without touching a step.
 
 Start: lock and directories (done by `main`), notify socket bound, sessions scanned and taken back, server
-opened, READY, then registration for ever in the background; launches wait for the first registration.
+opened, READY, then registration for ever in the background; launches wait for the first registration and for
+the first report of what the scan has found.
 Stop: no more launches, those in flight end, farewell to the controller, exit.
 """
 
 import asyncio
-import hashlib
 import logging
 import os
 import signal
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from grpc import aio
 
-from spur_agent import discovery, environment, local_spec, sdnotify, trust
+from spur_agent import discovery, environment, hooks, killmode, local_spec, own_groups, sdnotify, trust
 from spur_agent.allocation import AllocationTable
+from spur_agent.bring_up import BringUp
 from spur_agent.control_calls import ControlCalls, Terms
 from spur_agent.controller import ControllerLink, NodeCredential
+from spur_agent.cpu_places import read_places
 from spur_agent.gate import Gate
 from spur_agent.keeper import Keeper
 from spur_agent.launch import Launcher, LaunchSite
 from spur_agent.ledger import Ledger
 from spur_agent.logs import value
 from spur_agent.membership import Identity, Membership
+from spur_agent.node_proof import NodeProof
 from spur_agent.notify_server import NotifyServer
+from spur_agent.prolog import Prologs
+from spur_agent.recovery import Recovery
 from spur_agent.resources import offered
+from spur_agent.restore import restore
 from spur_agent.runtime_dir import Runtime
 from spur_agent.scan import Scan
 from spur_agent.service import AgentService
@@ -42,7 +49,6 @@ from spur_core.errors import StateError
 from spur_core.linux import cgroup_layout
 from spur_proto import agent_pb2_grpc
 from spur_proto import controller_pb2 as pb
-from spur_proto_lite.paths import DEFAULT_STATE_DIR
 
 log = logging.getLogger(__name__)
 
@@ -55,16 +61,6 @@ _SERVER_OPTIONS: Final = (
 #: A stop has five seconds: launches, farewell and server share them.
 _LAUNCH_STOP_SECS: Final = 2.0
 _SERVER_STOP_SECS: Final = 0.2
-
-
-def cgroup_setting(configured: str, state_dir: str) -> str:
-    """Where this agent's groups go.  An agent beside another one on the host (so with another state
-    directory than the default) has groups of its own: two nodes of one job have the same run on one host."""
-    if configured != "auto" or state_dir == DEFAULT_STATE_DIR:
-        return configured
-    own = f"{cgroup_layout.DEFAULT_NAME}_{hashlib.sha256(state_dir.encode()).hexdigest()[:8]}"
-    root, _ = cgroup_layout.choose_root(cgroup_layout.detect(), own)
-    return own if root is not None else configured
 
 
 def program_dir(agent: str) -> Path:
@@ -98,10 +94,11 @@ class Daemon:
         config = settings.config
         hardware = discovery.hardware()
         self._resources = offered(hardware, config, settings.node, settings.labels)
-        setting = cgroup_setting(config.agent.cgroup_root, settings.state_dir)
+        setting = own_groups.setting(config.agent.cgroup_root, settings.state_dir)
         self._root, why = cgroup_layout.choose_root(cgroup_layout.detect(), setting, cgroup_layout.own_path())
         if self._root is None:
             log.warning("no_cgroups why=%s", value(why))
+        self._groups = own_groups.OwnGroups(self._root)
         self._source: SupervisorSource
         if config.agent.spawn == "exec":
             self._source = ExecSource(stepd_program, os.environ)
@@ -112,7 +109,12 @@ class Daemon:
             self._resources.cpu_ids, self._resources.memory_mb, self._resources.gres
         )
         self._terms = Terms()
-        self._credential = NodeCredential(settings.key, settings.node, config.cluster_name)
+        self._credential = NodeCredential(
+            settings.key,
+            settings.node,
+            config.cluster_name,
+            proof=NodeProof(runtime.paths.runtime, settings.node).load(),
+        )
         self._link = ControllerLink(settings.controllers, self._credential)
         ledger = Ledger(runtime.paths.ledger)
         self._keeper = Keeper(
@@ -125,12 +127,30 @@ class Daemon:
             hardware.boot_id,
             self._root,
         )
+        bring_up = BringUp(self._source, self._table, self._keeper, hardware.boot_id, self._root)
+        self._recovery = Recovery(
+            settings.node,
+            hardware.boot_id,
+            self._link,
+            self._credential,
+            self._table,
+            self._keeper,
+            partial(restore, table=self._table, keeper=self._keeper, bring_up=bring_up),
+        )
+        self._keeper.on_lost = self._recovery.note
+        self._keeper.verdicts_come = lambda: self._recovery.supported
+        self._streams = Streams(self._table)
         rules = trust.rules(config.auth.plugin, config.auth.mode, settings.key)
+        self._prologs = Prologs(runtime.paths.runtime, hardware.boot_id)
         self._launcher = Launcher(
             LaunchSite(
                 names=frozenset({settings.node}),
                 rules=local_spec.NodeRules(
-                    settings.node, config.auth.allow_root_jobs, setting, self._resources.pinned
+                    settings.node,
+                    config.auth.allow_root_jobs,
+                    setting,
+                    self._resources.pinned,
+                    read_places(),
                 ),
                 trust=rules,
                 here=environment.NodeContext(
@@ -144,10 +164,10 @@ class Daemon:
                 allocation=self._allocation,
                 keeper=self._keeper,
                 ledger=ledger,
-                source=self._source,
                 terms=self._terms,
-                boot_id=hardware.boot_id,
-                root=self._root,
+                bring_up=bring_up,
+                hooks=hooks.configured(config),
+                prologs=self._prologs,
                 drain=self._drain,
             )
         )
@@ -163,6 +183,8 @@ class Daemon:
         self._signals()
         notify = NotifyServer(self._runtime.paths.notify_sock, self._keeper.notified)
         try:
+            self._check_hooks()
+            self._prologs.interrupt_leftovers()
             scan = Scan(
                 self._runtime.paths,
                 self._table,
@@ -170,7 +192,9 @@ class Daemon:
                 self._keeper,
                 self._resources.hardware.boot_id,
             )
+            await asyncio.to_thread(self._look_around)
             await scan.run()
+            self._recovery.scanned()
             await notify.start()
             port = self._bind()
             membership = self._membership = self._member(port)
@@ -178,20 +202,21 @@ class Daemon:
                 AgentService(
                     self._launcher,
                     ControlCalls(self._table, self._keeper, self._terms),
-                    Streams(self._table),
-                    membership.registered,
+                    self._streams,
+                    self._recovery.first_done,
                 ),
                 self._server,
             )
             await self._server.start()
             registering = asyncio.create_task(membership.run())
+            recovering = asyncio.create_task(self._recovery.run(membership.registered))
             sweeping = asyncio.create_task(self._keeper.sweep())
             if isinstance(self._source, Spawner):
                 await self._source.warm()
             print(f"READY spurd {bound_address(self._settings.listen, port)}", flush=True)  # noqa: T201
             sdnotify.ready()
             stopping = asyncio.create_task(self._stop.wait())
-            lasting = (registering, sweeping)
+            lasting = (registering, recovering, sweeping)
             await asyncio.wait((stopping, *lasting), return_when=asyncio.FIRST_COMPLETED)
             for task in lasting:
                 if task.done():
@@ -200,6 +225,13 @@ class Daemon:
             await asyncio.wait(lasting)
         finally:
             await self._close(notify)
+
+    def _check_hooks(self) -> None:
+        """A broken script makes launches fail, not the agent: steps that run need it."""
+        try:
+            hooks.find_all(hooks.configured(self._settings.config))
+        except hooks.BrokenHook as error:
+            log.error("hook_broken error=%s", value(error.text))
 
     def _bind(self) -> int:
         host, port = split_address(self._settings.listen)
@@ -253,6 +285,7 @@ class Daemon:
         """No step hears of any of this."""
         log.info("stopping held=%d", len(self._table))
         await self._launcher.stop(_LAUNCH_STOP_SECS)
+        self._streams.stop()
         if self._membership is not None:
             await self._membership.farewell()
         await self._server.stop(_SERVER_STOP_SECS)
@@ -260,16 +293,11 @@ class Daemon:
         await notify.close()
         await self._link.close()
         await self._source.close()
-        if not len(self._table):
-            self._remove_groups()
+        self._groups.release(empty=not len(self._table))
+        log.info("stopped %s", self._keeper.counters.line())
 
-    def _remove_groups(self) -> None:
-        """An agent with groups of its own leaves no empty ones behind."""
-        if self._root is None or self._settings.state_dir == DEFAULT_STATE_DIR:
-            return
-        for base in dict.fromkeys((self._root.unified, *self._root.v1.values())):
-            for path in (f"{base}/stepd", str(base)):
-                try:
-                    os.rmdir(path)  # noqa: PTH106
-                except OSError:
-                    pass  # not there, or somebody is still in it
+    def _look_around(self) -> None:
+        """What depends on the host: groups of dead agents, and a unit that would kill steps with us."""
+        self._groups.hold()
+        self._groups.sweep()
+        killmode.check(outside=self._root is not None)

@@ -3,13 +3,18 @@
 import asyncio
 import socket
 import struct
-from typing import Self
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 from spur_core.errors import Unreachable
 from spur_core.ids import RuntimeId
 from spur_proto_lite import control, framing, unixsock
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.paths import SessionPaths
+from spur_proto_lite.versions import PROTOCOL_MIN, negotiate
+
+#: Both directions of a connection.
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 _LENGTH = struct.Struct("<I")
 #: Seconds that connecting may take; the socket is local and a supervisor accepts at once.
@@ -35,17 +40,22 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, object]:
 
 
 class ControlLink:
-    """One connection to a supervisor, kept open and made again when it breaks.  Requests go in order."""
+    """One connection to a supervisor, kept open and made again when it breaks.  Requests go in order.
+
+    Attributes:
+        version: protocol that both sides speak, once a `hello` has told; 0 before.
+    """
 
     def __init__(self, session_dir: str, rid: RuntimeId) -> None:
         self.rid = rid
         self.patience = control.TIMEOUT
         self._path = SessionPaths(session_dir).control
         self._lock = asyncio.Lock()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._streams: Streams | None = None
         self._next_id = 1
+        self.version = 0
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self) -> Streams:
         sock = socket.socket(fileno=unixsock.connect(self._path, _CONNECT_SECS))
         sock.setblocking(False)
         return await asyncio.open_connection(sock=sock, limit=_BUFFER)
@@ -81,14 +91,32 @@ class ControlLink:
     async def _exchange(self, op: str, args: dict[str, object]) -> dict[str, object]:
         if self._streams is None:
             self._streams = await self._connect()
-        reader, writer = self._streams
         request_id = self._next_id
         self._next_id += 1
-        writer.write(framing.encode_message(control.encode_request(request_id, op, self.rid, args)))
-        await writer.drain()
-        return control.decode_reply(await read_message(reader), request_id)
+        if op == control.HELLO:
+            return await self._greet(self._streams, request_id)
+        if not self.version:
+            await self._greet(self._streams, request_id)
+        return await _ask(self._streams, control.encode_request(request_id, op, self.rid, args, self.version))
+
+    async def _greet(self, streams: Streams, request_id: int) -> dict[str, object]:
+        """The answer to `hello`, which says what is spoken.  It is understood whatever its number."""
+        request = control.encode_request(request_id, control.HELLO, self.rid, {}, PROTOCOL_MIN)
+        answer = await _ask(streams, request)
+        hello = control.HelloReply.from_json(answer)
+        version = negotiate(hello.min, hello.max)
+        if version is None:
+            text = f"the supervisor speaks protocol {hello.min} to {hello.max} only"
+            raise control.Refused(control.VERSION, text)
+        self.version = version
+        return answer
 
     async def hello(self, timeout: float | None = None) -> control.HelloReply:
+        """Who it is; the version is agreed on with that.
+
+        Raises:
+            Refused: also when no version is spoken by both.
+        """
         return control.HelloReply.from_json(await self.call(control.HELLO, timeout))
 
     async def start(self, timeout: float) -> control.StartReply:
@@ -101,6 +129,14 @@ class ControlLink:
     async def signal(self, number: int, scope: str) -> control.SignalReply:
         return control.SignalReply.from_json(await self.call(control.SIGNAL, signal=number, scope=scope))
 
+    async def suspend(self) -> None:
+        """Stop every process of the step; it stays so until `resume`."""
+        await self.call(control.SUSPEND)
+
+    async def resume(self) -> None:
+        """Let a suspended step go on."""
+        await self.call(control.RESUME)
+
     async def teardown(self, reason: str, grace: float | None) -> None:
         """End the step: TERM, `grace` seconds, KILL."""
         await self.call(control.TEARDOWN, reason=reason, grace=grace, requester="agent")
@@ -109,36 +145,143 @@ class ControlLink:
         """The controller has the exit of that journal number: the supervisor ends."""
         await self.call(control.ACK, seq=seq, by="controller")
 
-    async def attach(self, offsets: list[list[int]], stdin: bool) -> "Attached":
+    async def attach(self, how: "Attach") -> "Attached":
         """The step's I/O channel, on a connection of its own.
-
-        Args:
-            offsets: [rank, stream, offset] each.
 
         Raises:
             Refused, Unreachable: as `call`.
         """
-        reader, writer = await self._connect()
+
+        def request(version: int) -> tuple[str, dict[str, object]]:
+            if version >= 2 and how.mode:
+                return control.ATTACH, how.arguments()
+            return control.ATTACH, {"offsets": how.offsets, "stdin": how.mode == OWNER}
+
+        # Without a mode it is what the first version knows: from the offsets on, or from the beginning.
+        return await self._turn(request, 0 if how.mode else PROTOCOL_MIN)
+
+    async def execute(self, what: "Exec") -> "Attached":
+        """Run a command inside the step; the connection carries its I/O and it ends with it.
+
+        Raises:
+            Refused: also when the supervisor is of a release that cannot do that.
+            Unreachable: as `call`.
+        """
+
+        def request(version: int) -> tuple[str, dict[str, object]]:
+            if version < 2:
+                raise control.Refused(
+                    control.VERSION, "the step was started by a release that cannot do that"
+                )
+            return control.EXEC, what.arguments()
+
+        return await self._turn(request, 0)
+
+    async def _turn(
+        self, request: Callable[[int], tuple[str, dict[str, object]]], version: int
+    ) -> "Attached":
+        """Turn a fresh connection into an I/O channel."""
+        try:
+            streams = await self._connect()
+        except OSError as error:
+            raise Unreachable(f"{self.rid}: {error}") from None
         try:
             async with asyncio.timeout(control.TIMEOUT):
-                request = control.encode_request(
-                    1, control.ATTACH, self.rid, {"offsets": offsets, "stdin": stdin}
-                )
-                writer.write(framing.encode_message(request))
-                await writer.drain()
-                control.decode_reply(await read_message(reader), 1)
+                if not version:
+                    await self._greet(streams, 1)
+                    version = self.version
+                op, arguments = request(version)
+                answer = await _ask(streams, control.encode_request(2, op, self.rid, arguments, version))
         except BaseException as error:
-            writer.close()
+            streams[1].close()
             if isinstance(error, TimeoutError | OSError):
                 raise Unreachable(f"{self.rid}: no answer to attach") from None
             raise
-        return Attached(reader, writer)
+        return Attached(*streams, version, answer)
+
+
+async def _ask(streams: Streams, request: dict[str, object]) -> dict[str, object]:
+    """One request and the fields of its answer."""
+    reader, writer = streams
+    writer.write(framing.encode_message(request))
+    await writer.drain()
+    request_id = request["id"]
+    assert isinstance(request_id, int)
+    return control.decode_reply(await read_message(reader), request_id)
+
+
+#: How a client joins a step: as its own, or as a further one.
+OWNER, WATCHER = "owner", "watcher"
+
+
+class Attach(NamedTuple):
+    """What an attached client wants.
+
+    offsets: [rank, stream, offset] each, from where on output is wanted.
+    mode: OWNER, WATCHER, or "" for output alone, everything that is not named from its beginning.
+    want_input: a watcher would give input if nobody else does.
+    window: rows and columns of its terminal, 0 = not known.
+    stdin_offset: of the next byte of input it would send.
+    """
+
+    offsets: list[list[int]]
+    mode: str = ""
+    want_input: bool = False
+    window: tuple[int, int] = (0, 0)
+    stdin_offset: int = 0
+
+    def arguments(self) -> dict[str, object]:
+        """Of the request, in version 2."""
+        rows, cols = self.window
+        return {
+            "offsets": self.offsets,
+            "mode": self.mode,
+            "want_input": self.want_input,
+            "rows": rows,
+            "cols": cols,
+            "stdin_offset": self.stdin_offset,
+        }
+
+
+class Exec(NamedTuple):
+    """A command to be run inside a step.  Texts are in surrogateescape form."""
+
+    argv: list[str]
+    env: dict[str, str]
+    pty: bool
+    window: tuple[int, int]
+    work_dir: str
+
+    def arguments(self) -> dict[str, object]:
+        """Of the request."""
+        rows, cols = self.window
+        return {
+            "argv": self.argv,
+            "env": self.env,
+            "pty": self.pty,
+            "rows": rows,
+            "cols": cols,
+            "work_dir": self.work_dir,
+        }
 
 
 class Attached:
-    """The I/O channel of a step: frames of `framing`."""
+    """The I/O channel of a step: frames of `framing`.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    Attributes:
+        version: protocol of the frames.
+        answer: what the supervisor said to the request.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        version: int,
+        answer: dict[str, object],
+    ) -> None:
+        self.version = version
+        self.answer = answer
         self._reader = reader
         self._writer = writer
         self._buffer = framing.FrameBuffer()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from spur_agent import logs, options, program, settings, spawner
 from spur_agent.runtime_dir import Runtime, open_runtime
+from spur_core import faults
 from spur_core.errors import ConfigError, SpurError
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before the first import of grpc: with its fork handlers on, starting a process beside a call hangs.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     try:
+        faults.arm(os.environ)
         given = options.parse(sys.argv[1:] if argv is None else argv)
         found = settings.resolve(given, os.environ)
         logs.set_up(found.log_level)

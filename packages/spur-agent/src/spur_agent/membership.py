@@ -194,7 +194,11 @@ class Membership:
         """Tell the controller that the agent goes for a restart and the jobs stay; it may be deaf."""
         if not self.registered.is_set():
             return
-        request = pb.DeregisterAgentRequest(node=self._identity.node, reason="agent restarting")
+        request = pb.DeregisterAgentRequest(
+            node=self._identity.node,
+            reason="agent restarting",
+            held=held_messages(self._snapshot() or ()),
+        )
         try:
             async with asyncio.timeout(_FAREWELL_SECS):
                 await self._link.call("DeregisterAgent", request, _FAREWELL_SECS)

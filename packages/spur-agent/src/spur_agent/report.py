@@ -44,6 +44,14 @@ def exit_message(found: ExitRecord | TaskExit) -> common_pb2.ExitStatus:
     )
 
 
+def epilog_error(session: Session) -> str:
+    """What went wrong with the epilog, "" if nothing did or it is not known yet."""
+    found = session.epilog
+    if found is None or found.ok:
+        return ""
+    return found.text or f"exit status {found.status}"
+
+
 def report_request(session: Session, node: str) -> pb.ReportJobStatusRequest:
     """The report of a finished session.  Times are the supervisor's, not those of the reporting."""
     found = session.exit

@@ -11,24 +11,26 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from spur_agent import claim as claims
-from spur_agent import leftovers
+from spur_agent import halt, leftovers
 from spur_agent.allocation import AllocationTable
 from spur_agent.classify import Evidence, Found, classify
 from spur_agent.keeper import Keeper, identity_of
-from spur_agent.launch import stop_supervisor
 from spur_agent.logs import value
+from spur_agent.restore import LOST_JOURNAL
 from spur_agent.sessions import Phase, Session, SessionTable
 from spur_core.errors import GrammarError, SpurError, Unreachable
-from spur_core.ids import RuntimeId
+from spur_core.ids import STEP_BATCH, STEP_EXTERN, RuntimeId
 from spur_core.linux import procfs
 from spur_proto_lite import control, journal
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.errors import BadDocument, CorruptJournal
 from spur_proto_lite.paths import SessionPaths, StatePaths
+from spur_proto_lite.versions import negotiate
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,21 @@ log = logging.getLogger(__name__)
 ANSWER_SECS: Final = 10.0
 #: Steps of an attempt that has a successor here get so long to be gone.
 SUPERSEDE_SECS: Final = 30.0
+#: How often a session may turn out to be another thing than it was a moment ago.
+_LOOKS: Final = 3
+
+_WHY: Final = {
+    Found.STALE: "its supervisor is gone",
+    Found.UNRESPONSIVE: "its supervisor did not answer",
+}
 
 
 class Read(NamedTuple):
-    """One session as it lies on disk.  None: not there or not readable."""
+    """One session as it lies on disk.  None: not there or not readable.
+
+    taken_over: what was told by the journal of an earlier supervisor that was lost.
+    trouble: what is wrong with the files.
+    """
 
     rid: RuntimeId
     paths: SessionPaths
@@ -47,6 +60,8 @@ class Read(NamedTuple):
     descriptor_word: str
     story: journal.Story | None
     claim: claims.Claim | None
+    taken_over: journal.Story | None = None
+    trouble: str = ""
 
 
 class Scan:
@@ -65,6 +80,7 @@ class Scan:
         self._allocation = allocation
         self._keeper = keeper
         self._boot_id = boot_id
+        self.answer_secs = ANSWER_SECS
 
     async def run(self) -> dict[Found, int]:
         """Do it; returns how many sessions of each class there were."""
@@ -73,12 +89,12 @@ class Scan:
         reads = await asyncio.to_thread(self._read_all, counts)
         found = await asyncio.gather(*(self._judge(read) for read in reads))
         for read, kind in zip(reads, found, strict=True):
-            counts[kind] += 1
             try:
-                await self._act(read, kind)
+                counts[await self._take(read, kind)] += 1
             except (SpurError, OSError) as error:
+                counts[kind] += 1
                 log.error("session_failed step=%s class=%s error=%s", read.rid, kind.name, value(error))
-        await self._supersede()
+        await self._supersede(read.rid for read in reads)
         words = " ".join(f"{kind.name.lower()}={count}" for kind, count in counts.items() if count)
         log.info("scanned sessions=%d ms=%.0f %s", len(reads), (time.monotonic() - begun) * 1000, words)
         return counts
@@ -119,8 +135,9 @@ class Scan:
                 answer=answer,
                 started=story is not None and story.started_at is not None,
                 exited=story is not None and story.exit is not None,
-                acknowledged=story is not None and (story.acknowledged or story.fenced),
+                acknowledged=story is not None and story.acknowledged,
                 abandoned=story is not None and story.abandoned,
+                taken_over=read.taken_over is not None,
             )
         )
 
@@ -130,7 +147,7 @@ class Scan:
         try:
             for _ in range(2):
                 try:
-                    hello = await link.hello(ANSWER_SECS)
+                    hello = await link.hello(self.answer_secs)
                 except control.Refused as error:
                     log.error("hello_refused step=%s error=%s", read.rid, value(error))
                     return ""
@@ -138,6 +155,9 @@ class Scan:
                     log.warning("hello_unanswered step=%s error=%s", read.rid, value(error))
                     await asyncio.sleep(0.1)
                     continue
+                if negotiate(hello.min, hello.max) is None:
+                    log.error("protocol_unknown step=%s min=%d max=%d", read.rid, hello.min, hello.max)
+                    return ""
                 return hello.state if hello.rid == read.rid else ""
             return ""
         finally:
@@ -145,56 +165,96 @@ class Scan:
 
     # -- acting
 
-    async def _act(self, read: Read, kind: Found) -> None:
+    async def _take(self, read: Read, kind: Found) -> Found:
+        """Act on one session; what it turned out to be."""
+        for _ in range(_LOOKS):
+            if await self._act(read, kind):
+                return kind
+            # Meanwhile it has begun after all.
+            log.warning("session_changed step=%s class=%s", read.rid, kind.name.lower())
+            read = await asyncio.to_thread(read_session, read.rid, read.paths)
+            kind = await self._judge(read)
+        raise Unreachable("it changes all the time")
+
+    async def _act(self, read: Read, kind: Found) -> bool:
+        """False: it is not any more what it was taken for, and nothing was done."""
         if kind is not Found.LIVE:
             log.info("session_found step=%s class=%s", read.rid, kind.name.lower())
         session = self._session(read)
-        if kind in (Found.DONE, Found.UNSTARTED):
-            await self._clear(session, read)
-            return
+        if kind is Found.DONE:
+            await self._clear(session)
+            return True
+        never_ran = read.story is not None and read.story.started_at is None and read.taken_over is None
+        if kind is Found.UNSTARTED or (kind is Found.UNRESPONSIVE and never_ran):
+            if not await self._is_unstarted(session):
+                return False
+            await self._clear(session)
+            return True
         self._table.add(session)
         if kind is Found.LIVE:
             self._allocation.restore(session.owner, session.claim.grant)
             self._keeper.watch(session)
+            self._keeper.counters.add("adopted")
         elif kind is Found.FINISHED:
             assert read.story is not None
             assert read.story.exit is not None
-            alive = session.stepd is not None and procfs.is_alive(session.stepd, self._boot_id)
-            if not (alive and self._keeper.watch(session)):
-                await self._keeper.kill_leftovers(session)
+            session.epilog = read.story.epilog
+            self._keeper.watch(session)
             self._keeper.finish(session, read.story.exit, read.story.exit_seq)
         else:
-            if kind is Found.UNRESPONSIVE or (kind is Found.CORRUPT and session.stepd is not None):
-                await stop_supervisor(session)
-            session.corrupt = kind is Found.CORRUPT
-            await self._keeper.lose(session)
+            await self._give_up(session, read, kind)
+        return True
+
+    async def _give_up(self, session: Session, read: Read, kind: Found) -> None:
+        """There is no supervisor that could go on with it."""
+        session.corrupt = kind is Found.CORRUPT
+        session.fenced = read.story is not None and read.story.fenced
+        who = session.stepd
+        if session.corrupt and who is None:
+            who = await asyncio.to_thread(halt.listener, read.paths)
+        if who is not None and procfs.is_alive(who, self._boot_id):
+            await halt.stop(who)
+        why = read.trouble if session.corrupt else _WHY[kind]
+        if session.rebooted:
+            why = "the node has booted since"
+        await self._keeper.lose(session, why)
 
     def _session(self, read: Read) -> Session:
         found = read.descriptor
-        kept = read.claim or (claims.from_descriptor(found) if found else claims.Claim(wire_sha256=""))
+        kept = read.claim or (claims.from_descriptor(found) if found else None)
+        if kept is None:
+            lasting = read.rid.step_id in (STEP_BATCH, STEP_EXTERN)
+            kept = claims.Claim(wire_sha256="", job_lifetime=lasting)
         uid, user = (found.uid, found.user) if found else (0, "")
         session = Session(read.rid, read.paths, kept, uid, user, Phase.LIVE)
         if found is not None:
             session.stepd = identity_of(found)
-            session.cgroup = found.cgroup if found.boot_id == self._boot_id else ()
+            session.rebooted = found.boot_id != self._boot_id
+            session.cgroup = () if session.rebooted else found.cgroup
             session.stdout_path, session.stderr_path = found.stdout_path, found.stderr_path
-        if read.story is not None:
-            session.started_at = read.story.started_at or 0.0
+        for story in (read.story, read.taken_over):
+            if story is not None and story.started_at is not None:
+                session.started_at = story.started_at
         return session
 
-    async def _clear(self, session: Session, read: Read) -> None:
-        if session.stepd is not None and procfs.is_alive(session.stepd, self._boot_id):
-            await stop_supervisor(session)
-        await self._keeper.kill_leftovers(session)
-        script_dir = f"{self._paths.spool}/{read.rid.dirname()}"
-        await asyncio.to_thread(leftovers.remove_session, read.paths.dir, script_dir)
+    async def _is_unstarted(self, session: Session) -> bool:
+        """End its supervisor, if there is one; whether nothing of the user's has run and now never will."""
+        if session.stepd is not None:
+            return await halt.put_down(session.stepd, session.paths)
+        return True
 
-    async def _supersede(self) -> None:
+    async def _clear(self, session: Session) -> None:
+        if session.stepd is not None and procfs.is_alive(session.stepd, self._boot_id):
+            await halt.stop(session.stepd)
+        await self._keeper.kill_leftovers(session)
+        script_dir = f"{self._paths.spool}/{session.rid.dirname()}"
+        await asyncio.to_thread(leftovers.remove_session, session.paths.dir, script_dir)
+
+    async def _supersede(self, found: Iterable[RuntimeId]) -> None:
         """Of two attempts of one job only the higher one may go on."""
         newest: dict[int, int] = {}
-        for session in self._table:
-            job_id = session.rid.job_id
-            newest[job_id] = max(newest.get(job_id, 0), session.rid.run_attempt)
+        for rid in found:
+            newest[rid.job_id] = max(newest.get(rid.job_id, 0), rid.run_attempt)
         old = [s for s in self._table if s.phase is Phase.LIVE and s.rid.run_attempt < newest[s.rid.job_id]]
         for session in old:
             log.warning("attempt_superseded step=%s by=%d", session.rid, newest[session.rid.job_id])
@@ -208,17 +268,25 @@ class Scan:
 def read_session(rid: RuntimeId, paths: SessionPaths) -> Read:
     """Everything that lies in a session's directory."""
     descriptor: Descriptor | None = None
-    word = "ok"
+    word, trouble = "ok", ""
     try:
         descriptor = Descriptor.decode(Path(paths.descriptor).read_bytes(), rid)
     except FileNotFoundError:
-        word = "missing"
+        word, trouble = "missing", "descriptor.json is missing"
     except (OSError, BadDocument) as error:
         log.error("descriptor_unusable step=%s error=%s", rid, value(error))
-        word = "bad"
+        word, trouble = "bad", str(error)
     story: journal.Story | None = None
     try:
-        story = journal.story(journal.read(paths.journal).entries)
+        story = _story(paths.journal)
+    except (OSError, CorruptJournal) as error:
+        log.error("journal_unusable step=%s error=%s", rid, value(error))
+        trouble = f"journal: {error}"
+    taken_over: journal.Story | None = None
+    try:
+        earlier = Path(paths.dir, LOST_JOURNAL)
+        if earlier.exists():
+            taken_over = _story(str(earlier))
     except (OSError, CorruptJournal) as error:
         log.error("journal_unusable step=%s error=%s", rid, value(error))
     kept: claims.Claim | None = None
@@ -226,4 +294,8 @@ def read_session(rid: RuntimeId, paths: SessionPaths) -> Read:
         kept = claims.decode(Path(paths.launch).read_bytes())
     except (OSError, BadDocument) as error:
         log.warning("claim_unusable step=%s error=%s", rid, value(error))
-    return Read(rid, paths, descriptor, word, story, kept)
+    return Read(rid, paths, descriptor, word, story, kept, taken_over, trouble)
+
+
+def _story(path: str) -> journal.Story:
+    return journal.story(journal.read(path).entries)

@@ -7,9 +7,9 @@ from enum import Enum
 from spur_agent.allocation import Owner
 from spur_agent.claim import Claim
 from spur_agent.link import ControlLink
-from spur_core.ids import RuntimeId
+from spur_core.ids import STEP_EXTERN, RuntimeId
 from spur_core.linux import procfs
-from spur_proto_lite.exits import ExitRecord
+from spur_proto_lite.exits import EpilogRecord, ExitRecord
 from spur_proto_lite.paths import SessionPaths
 
 
@@ -19,7 +19,7 @@ class Phase(Enum):
     LAUNCHING = "being launched; no user code is known to run"
     LIVE = "running"
     FINISHED = "its exit is recorded; the controller is to be told"
-    LOST = "its supervisor died without an exit; everything of it was killed"
+    LOST = "its supervisor died without an exit; the controller says what becomes of it"
 
 
 #: What the controller is told of a phase; "live" for all others.
@@ -31,8 +31,12 @@ class Session:
 
     Attributes:
         stepd: the supervisor process, None before it was spawned or when it is not known.
-        pidfd: open while the supervisor's death is watched.
+        watched: the supervisor lives, as far as the watch has seen.
+        pidfd: open while its death is an event; None while watched means that it is looked at now and then.
         exit, exit_seq: how it ended, and the journal number that `ack` names (0: not durable yet).
+        epilog: how the epilog after it ended, once that is known.
+        changed: set whenever something that a delivery may wait for has happened.
+        forgotten: the controller wants to hear nothing more of it.
         reported: the controller has the exit; only bookkeeping is left.
         acknowledged: the supervisor knows that, and ends.
         quiet: no process of the step can run any more, its leftovers included.
@@ -44,6 +48,10 @@ class Session:
         output_taken: somebody has received all output of a spooled step.
         suspected: it left a request unanswered and is being asked again.
         corrupt: its files are unreadable; they are kept in quarantine instead of being deleted.
+        why_lost: for people.
+        rebooted: the machine has booted since its supervisor was started.
+        restore_failed: no new supervisor could take it over.
+        fenced: the controller has said that this run must not go on.
         lost_at: monotonic seconds.
         told_beats: heartbeats that told the controller of this loss.
     """
@@ -59,10 +67,14 @@ class Session:
         self.phase = phase
         self.link = ControlLink(paths.dir, rid)
         self.stepd: procfs.Identity | None = None
+        self.watched = False
         self.pidfd: int | None = None
         self.cgroup: tuple[str, ...] = ()
         self.exit: ExitRecord | None = None
         self.exit_seq = 0
+        self.epilog: EpilogRecord | None = None
+        self.changed = asyncio.Event()
+        self.forgotten = False
         self.started_at = 0.0
         self.stdout_path = ""
         self.stderr_path = ""
@@ -77,6 +89,10 @@ class Session:
         self.removed = asyncio.Event()
         self.suspected = False
         self.corrupt = False
+        self.why_lost = ""
+        self.rebooted = False
+        self.restore_failed = False
+        self.fenced = False
         self.lost_at = 0.0
         self.told_beats = 0
 
@@ -89,6 +105,27 @@ class Session:
     def active(self) -> bool:
         """Something of it runs here, or its end is still to be reported."""
         return self.phase is not Phase.LOST and not self.reported
+
+    @property
+    def lives(self) -> bool:
+        """It runs, or is about to."""
+        return self.phase in (Phase.LAUNCHING, Phase.LIVE)
+
+    @property
+    def epilog_known(self) -> bool:
+        """Nothing more is to come of the epilog after it."""
+        return self.epilog is not None or not (self.job_lifetime and self.claim.epilog)
+
+    @property
+    def restorable(self) -> bool:
+        """A new supervisor may take it over when its own is lost: it has no task whose end was missed."""
+        whole = not (self.corrupt or self.rebooted or self.fenced or self.restore_failed)
+        return whole and self.rid.step_id == STEP_EXTERN
+
+    @property
+    def job_lifetime(self) -> bool:
+        """The attempt's part on this node ends with it."""
+        return self.claim.job_lifetime
 
 
 class SessionTable:

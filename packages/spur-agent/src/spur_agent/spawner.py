@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from spur_agent import program
 from spur_agent.link import read_message
@@ -57,9 +57,16 @@ class SupervisorSource(Protocol):
         ...
 
 
+#: In a test the faults that are to strike supervisors come the same way.
+_FAULTS: Final = ("SPUR_TEST_FAULTS", "SPUR_FAULT", "SPUR_FAULT_ONCE")
+
+
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What a supervisor or spawner may see of the agent's environment."""
-    return {name: environ[name] for name in spawn.ENVIRONMENT if name in environ}
+    names: tuple[str, ...] = spawn.ENVIRONMENT
+    if environ.get("SPUR_TEST_FAULTS") == "1":
+        names = (*names, *_FAULTS)
+    return {name: environ[name] for name in names if name in environ}
 
 
 class SpawnerProcess(NamedTuple):

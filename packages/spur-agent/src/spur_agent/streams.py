@@ -1,18 +1,18 @@
-"""Output and input of steps, for the job's owner: from the supervisor's attach channel to gRPC and back."""
+"""Output and input of steps, for the job's owner: from the supervisor's I/O channel to gRPC and back."""
 
 import asyncio
 import logging
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from spur_agent import trust
-from spur_agent.gate import CALLER
-from spur_agent.link import Attached
+from spur_agent import pick
+from spur_agent.client_input import STREAM_NUMBER, Input
+from spur_agent.link import OWNER, WATCHER, Attach, Attached, Exec
 from spur_agent.report import exit_message
 from spur_agent.sessions import Phase, Session, SessionTable
-from spur_core.errors import BusyError, NotFound, RequestError, SpurError, Unreachable, WrongState
-from spur_core.ids import STEP_BATCH
+from spur_core.errors import BusyError, RequestError, Unreachable, WrongState
 from spur_proto import agent_pb2 as pb
 from spur_proto_lite import control, framing, spool
 from spur_proto_lite.client import exit_of
@@ -20,16 +20,31 @@ from spur_proto_lite.exits import ExitRecord
 
 log = logging.getLogger(__name__)
 
-_STREAM_NUMBER: Final = {
-    pb.OUTPUT_STREAM_STDOUT: framing.DATA_OUT,
-    pb.OUTPUT_STREAM_STDERR: framing.DATA_ERR,
-}
-_STREAM_NAME: Final = {number: name for name, number in _STREAM_NUMBER.items()}
+_STREAM_NAME: Final = {number: name for name, number in STREAM_NUMBER.items()}
 #: After the end was sent a broken client may come back for it within this time.
 _LINGER_SECS: Final = 5.0
 #: A supervisor's death is followed by its exit from the journal within this time.
 _END_SECS: Final = 5.0
-_CHUNK: Final = 64 << 10
+#: Of a credit frame of a supervisor's: stream (0 = input), rank, offset.
+_CREDIT: Final = struct.Struct("<BIQ")
+
+
+class Accepted(NamedTuple):
+    """The step has the input before `offset`."""
+
+    offset: int
+
+
+class Ready(NamedTuple):
+    """The client has joined, or has become or ceased to be the giver of input."""
+
+    stdin_offset: int
+    writer: bool
+    pty: bool
+
+
+#: What comes of a step.
+Part = pb.OutputChunk | ExitRecord | Accepted | Ready
 
 
 class Streams:
@@ -37,67 +52,52 @@ class Streams:
 
     def __init__(self, table: SessionTable) -> None:
         self._table = table
+        self._open: set[Attached] = set()
+        self._stopping = False
 
-    def find(self, rid: Any) -> Session:
-        """The step that is meant, if the caller may have it.  Attempt 0 is the present one; no step is the
-        job's own (step 0 of a stand-alone srun, else the batch step).
-
-        Raises:
-            NotFound: nothing of that job is here.
-            AccessDenied: it is another user's.
-            BusyError: it is being launched.
-        """
-        found = [s for s in self._table.of_job(rid.job_id) if s.phase is not Phase.LOST]
-        if found:
-            # Before anything is told about the job: whose is it?
-            trust.require_owner(CALLER.get(), found[0].uid, found[0].user)
-        if rid.run_attempt:
-            found = [s for s in found if s.rid.run_attempt == rid.run_attempt]
-        elif found:
-            newest = max(s.rid.run_attempt for s in found)
-            found = [s for s in found if s.rid.run_attempt == newest]
-        wanted = (rid.step_id,) if rid.HasField("step_id") else (STEP_BATCH, 0)
-        found = [s for s in found if s.rid.step_id in wanted]
-        if not found:
-            raise NotFound(f"no such step of job {rid.job_id} on this node")
-        session = found[0]
-        trust.require_owner(CALLER.get(), session.uid, session.user)
-        if session.phase is Phase.LAUNCHING:
-            raise BusyError(f"{session.rid} is being launched; ask again")
-        if not session.claim.spooled:
-            where = session.stdout_path or "files"
-            raise WrongState(f"the output of {session.rid} goes to {where}")
-        return session
+    def stop(self) -> None:
+        """End every stream: its client is to come back to the next agent."""
+        self._stopping = True
+        for attached in list(self._open):
+            attached.close()
 
     async def output(self, request: pb.StreamJobOutputRequest) -> AsyncIterator[pb.StreamJobOutputResponse]:
         """Everything from the given offsets on, live, then the exit."""
-        session = self.find(request.rid)
-        async with aclosing(self._follow(session, offsets_of(request.offsets), None)) as parts:
+        session = pick.find_output(self._table, request.rid)
+        source = self._follow(session, Attach(offsets_of(request.offsets)), None)
+        async with aclosing(source) as parts:
             async for part in parts:
                 if isinstance(part, ExitRecord):
                     yield pb.StreamJobOutputResponse(exit=step_exit(part))
-                else:
+                elif isinstance(part, pb.OutputChunk):
                     yield pb.StreamJobOutputResponse(output=part)
 
     async def interactive(
         self, requests: AsyncIterator[pb.InteractiveSessionRequest]
     ) -> AsyncIterator[pb.InteractiveSessionResponse]:
-        """The same with input, signals and credit from the client, who gives the tasks their input."""
+        """Joining a step with input, signals and credit, or running a command inside it."""
         first = await anext(requests, None)
         if first is None or first.WhichOneof("kind") != "init":
             raise RequestError("the first message must be init")
-        session = self.find(first.init.rid)
-        pump = _Pump(session, requests)
-        try:
-            async with aclosing(self._follow(session, offsets_of(first.init.offsets), pump)) as parts:
-                async for part in parts:
-                    if isinstance(part, ExitRecord):
-                        self._taken_soon(session)
-                        yield pb.InteractiveSessionResponse(exit=step_exit(part))
-                    else:
-                        yield pb.InteractiveSessionResponse(output=part)
-        finally:
-            pump.stop()
+        init = first.init
+        owner = init.mode in (pb.SESSION_MODE_UNSPECIFIED, pb.SESSION_MODE_OWNER)
+        said: asyncio.Queue[Accepted] = asyncio.Queue()
+        if init.mode == pb.SESSION_MODE_EXEC:
+            session = pick.find_place(self._table, init.rid)
+            source = self._execute(
+                session, exec_of(init), Input(session.rid, requests, False, lambda _at: None)
+            )
+        elif owner or init.mode == pb.SESSION_MODE_WATCHER:
+            session = pick.find_output(self._table, init.rid)
+            carried = Input(session.rid, requests, owner, lambda at: said.put_nowait(Accepted(at)))
+            source = self._follow(session, attach_of(init, owner), carried)
+        else:
+            raise RequestError(f"mode: there is no mode {init.mode}")
+        async with aclosing(_merged(source, said)) as parts:
+            async for part in parts:
+                if isinstance(part, ExitRecord) and owner:
+                    self._taken_soon(session)
+                yield _response(part)
 
     @staticmethod
     def _taken_soon(session: Session) -> None:
@@ -105,80 +105,192 @@ class Streams:
         asyncio.get_running_loop().call_later(_LINGER_SECS, session.output_taken.set)
 
     async def _follow(
-        self, session: Session, offsets: list[list[int]], pump: "_Pump | None"
-    ) -> AsyncGenerator[pb.OutputChunk | ExitRecord, None]:
-        reached = {(rank, stream): offset for rank, stream, offset in offsets}
-        try:
-            attached = await session.link.attach(offsets, stdin=pump is not None)
-        except (Unreachable, control.Refused) as error:
-            log.info("attach_failed step=%s error=%s", session.rid, error)
-            attached = None
+        self, session: Session, how: Attach, carried: Input | None
+    ) -> AsyncGenerator[Part, None]:
+        """Everything of a step from the offsets on, to its exit."""
+        reached = {(rank, stream): offset for rank, stream, offset in how.offsets}
+        attached = await self._attached(session, how)
         if attached is not None:
-            try:
-                if pump is not None:
-                    pump.start(attached)
-                async for frame in attached:
-                    if frame.kind in _STREAM_NAME:
-                        rank, offset, data = framing.decode_data(frame.payload)
-                        reached[rank, frame.kind] = offset + len(data)
-                        yield chunk(rank, frame.kind, offset, data)
-                    elif frame.kind == framing.EXIT:
-                        yield exit_of(frame)
+            if carried is not None:
+                yield _ready(attached, Ready(how.stdin_offset, how.mode == OWNER, False))
+            async with aclosing(self._frames(attached, carried, reached)) as parts:
+                async for part in parts:
+                    yield part
+                    if isinstance(part, ExitRecord):
                         return
-            finally:
-                attached.close()
+        elif carried is not None:
+            yield Ready(how.stdin_offset, False, False)
         # The supervisor is gone, or refuses: what it has left on the disk is the rest.
+        await self._ended(session)
+        assert session.exit is not None
+        for chunk in await asyncio.to_thread(_spooled, session.paths.dir, reached):
+            yield chunk
+        yield session.exit
+
+    async def _attached(self, session: Session, how: Attach) -> Attached | None:
+        """The I/O channel; None when the supervisor does not serve it any more."""
+        self._require_open()
+        try:
+            return await session.link.attach(how)
+        except control.Refused as error:
+            if session.phase is Phase.LIVE:
+                raise WrongState(error.text) from None
+            log.info("attach_refused step=%s error=%s", session.rid, error)
+        except Unreachable as error:
+            log.info("attach_failed step=%s error=%s", session.rid, error)
+        return None
+
+    async def _execute(self, session: Session, what: Exec, carried: Input) -> AsyncGenerator[Part, None]:
+        """A command inside a step; it ends with the connection."""
+        self._require_open()
+        try:
+            attached = await session.link.execute(what)
+        except control.Refused as error:
+            raise WrongState(error.text) from None
+        yield _ready(attached, Ready(0, True, what.pty))
+        async with aclosing(self._frames(attached, carried, {})) as parts:
+            async for part in parts:
+                yield part
+                if isinstance(part, ExitRecord):
+                    return
+        raise Unreachable(f"{session.rid}: the command was cut off")
+
+    async def _frames(
+        self, attached: Attached, carried: Input | None, reached: dict[tuple[int, int], int]
+    ) -> AsyncGenerator[Part, None]:
+        """What the supervisor sends, to the end of the connection; `reached` is kept up.
+
+        Raises:
+            BusyError: the agent stops.
+        """
+        self._open.add(attached)
+        try:
+            if carried is not None:
+                carried.start(attached)
+            async for frame in attached:
+                if frame.kind in _STREAM_NAME:
+                    rank, offset, data = framing.decode_data(frame.payload)
+                    reached[rank, frame.kind] = offset + len(data)
+                    yield chunk_of(rank, frame.kind, offset, data)
+                elif frame.kind == framing.CREDIT and len(frame.payload) == _CREDIT.size:
+                    yield Accepted(_CREDIT.unpack(frame.payload)[2])
+                elif frame.kind == framing.EXIT:
+                    yield exit_of(frame)
+                    return
+            self._require_open()
+        finally:
+            self._open.discard(attached)
+            if carried is not None:
+                carried.stop()
+            attached.close()
+
+    def _require_open(self) -> None:
+        if self._stopping:
+            raise BusyError("the node agent restarts: call again")
+
+    async def _ended(self, session: Session) -> None:
         try:
             async with asyncio.timeout(_END_SECS):
                 await session.ended.wait()
         except TimeoutError:
             raise Unreachable(f"the supervisor of {session.rid} does not serve its output") from None
         if session.exit is None:
-            raise WrongState(f"the supervisor of {session.rid} was lost")
-        for part in await asyncio.to_thread(_spooled, session.paths.dir, reached):
-            yield part
-        yield session.exit
+            raise pick.StepLost(f"the supervisor of {session.rid} was lost")
 
 
-class _Pump:
-    """Carries a client's messages to the step."""
+async def _merged(
+    source: AsyncGenerator[Part, None], said: "asyncio.Queue[Accepted]"
+) -> AsyncGenerator[Part, None]:
+    """What comes of the step, and what is said about the input on the way to it.
 
-    def __init__(self, session: Session, requests: AsyncIterator[pb.InteractiveSessionRequest]) -> None:
-        self._session = session
-        self._requests = requests
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, attached: Attached) -> None:
-        self._task = asyncio.create_task(self._run(attached))
-
-    def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _run(self, attached: Attached) -> None:
+    The first of `source` comes first, and nothing after its end.
+    """
+    async with aclosing(source):
+        yield await anext(source)
+        coming: asyncio.Future[Part | None] = asyncio.ensure_future(_next(source))
+        saying: asyncio.Future[Accepted] = asyncio.ensure_future(said.get())
         try:
-            async for request in self._requests:
-                await self._carry(attached, request)
-        except SpurError as error:
-            log.info("input_ended step=%s error=%s", self._session.rid, error)
-        except Exception as error:  # gRPC tells a client's end by exceptions of its own
-            log.debug("client_gone step=%s error=%r", self._session.rid, error)
+            while True:
+                await asyncio.wait((coming, saying), return_when=asyncio.FIRST_COMPLETED)
+                if saying.done():
+                    yield saying.result()
+                    saying = asyncio.ensure_future(said.get())
+                if coming.done():
+                    part = coming.result()
+                    if part is None:
+                        return
+                    yield part
+                    coming = asyncio.ensure_future(_next(source))
+        finally:
+            for waiting in (coming, saying):
+                waiting.cancel()
+            await asyncio.gather(coming, saying, return_exceptions=True)
 
-    async def _carry(self, attached: Attached, request: pb.InteractiveSessionRequest) -> None:
-        kind = request.WhichOneof("kind")
-        if kind == "stdin":
-            for at in range(0, len(request.stdin), _CHUNK):
-                await attached.send(framing.encode_frame(framing.STDIN, request.stdin[at : at + _CHUNK]))
-        elif kind == "stdin_eof":
-            await attached.send(framing.encode_frame(framing.STDIN_EOF))
-        elif kind == "signal" and 1 <= request.signal <= 64:
-            await attached.send(framing.encode_signal(request.signal))
-        elif kind == "consumed":
-            stream = _STREAM_NUMBER.get(request.consumed.stream)
-            if stream is not None:
-                await attached.send(
-                    framing.encode_credit(stream, request.consumed.rank, request.consumed.offset)
-                )
+
+async def _next(source: AsyncGenerator[Part, None]) -> Part | None:
+    return await anext(source, None)
+
+
+def _ready(attached: Attached, fallback: Ready) -> Ready:
+    """What the supervisor's answer says of the client's part; a release before says nothing."""
+    said = attached.answer
+    offset, writer, pty = (said.get(name) for name in ("stdin_offset", "writer", "pty"))
+    return Ready(
+        offset if isinstance(offset, int) else fallback.stdin_offset,
+        writer if isinstance(writer, bool) else fallback.writer,
+        pty if isinstance(pty, bool) else fallback.pty,
+    )
+
+
+def _response(part: Part) -> pb.InteractiveSessionResponse:
+    if isinstance(part, ExitRecord):
+        return pb.InteractiveSessionResponse(exit=step_exit(part))
+    if isinstance(part, Accepted):
+        return pb.InteractiveSessionResponse(stdin_accepted=part.offset)
+    if isinstance(part, Ready):
+        return pb.InteractiveSessionResponse(
+            ready=pb.SessionReady(stdin_offset=part.stdin_offset, writer=part.writer, pty=part.pty)
+        )
+    return pb.InteractiveSessionResponse(output=part)
+
+
+def attach_of(init: pb.SessionInit, owner: bool) -> Attach:
+    """What a client that joins a step wants.
+
+    Raises:
+        RequestError: something in it does not exist.
+    """
+    return Attach(
+        offsets_of(init.offsets),
+        OWNER if owner else WATCHER,
+        owner or init.want_input,
+        (init.window.rows, init.window.cols),
+    )
+
+
+def exec_of(init: pb.SessionInit) -> Exec:
+    """The command that a client wants to run inside a step.
+
+    Raises:
+        RequestError: there is none, or its environment is malformed.
+    """
+    if not init.argv or not init.argv[0]:
+        raise RequestError("argv: a command is needed")
+    env = {}
+    for entry in init.environment:
+        name, equals, value = entry.partition(b"=")
+        if not name or not equals:
+            raise RequestError("environment: write NAME=value")
+        env[_text(name)] = _text(value)
+    argv = [_text(word) for word in init.argv]
+    if any("\0" in word for word in (*argv, *env, *env.values(), init.work_dir)):
+        raise RequestError("argv and environment may hold no zero byte")
+    return Exec(argv, env, init.pty, (init.window.rows, init.window.cols), init.work_dir)
+
+
+def _text(data: bytes) -> str:
+    """Bytes of the user's as Python keeps them in texts."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def offsets_of(given: Iterable[pb.StreamOffset]) -> list[list[int]]:
@@ -189,13 +301,13 @@ def offsets_of(given: Iterable[pb.StreamOffset]) -> list[list[int]]:
     """
     found = []
     for one in given:
-        if one.stream not in _STREAM_NUMBER:
+        if one.stream not in STREAM_NUMBER:
             raise RequestError("offsets: name stdout or stderr")
-        found.append([one.rank, _STREAM_NUMBER[one.stream], one.offset])
+        found.append([one.rank, STREAM_NUMBER[one.stream], one.offset])
     return found
 
 
-def chunk(rank: int, stream: int, offset: int, data: bytes) -> pb.OutputChunk:
+def chunk_of(rank: int, stream: int, offset: int, data: bytes) -> pb.OutputChunk:
     """The wire form of a piece of output."""
     return pb.OutputChunk(rank=rank, stream=_STREAM_NAME[stream], offset=offset, data=data)
 
@@ -217,6 +329,6 @@ def _spooled(session_dir: str, reached: dict[tuple[int, int], int]) -> list[pb.O
             start, data = spool.read_from(session_dir, stream, rank, at)
             if not data:
                 break
-            found.append(chunk(rank, stream, start, data))
+            found.append(chunk_of(rank, stream, start, data))
             at = start + len(data)
     return found
