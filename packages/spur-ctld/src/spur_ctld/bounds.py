@@ -37,6 +37,8 @@ TEXTS: Final = {
     "submit_line": 262144,
     "warn_signal": 256,
     "reason": 1024,
+    "distribution": 256,
+    "request_id": 256,
 }
 #: Entries of a repeated field.
 ENTRIES: Final = {"argv": 65536, "script_args": 65536, "environment": 65536, "gres": 256, "rlimits": 64}

@@ -29,6 +29,7 @@ class ShellSettings(NamedTuple):
     cooldown_secs: int
     over_time_limit_secs: int
     complete_wait_secs: int
+    inactive_limit_secs: int
     accept_unproven_fence: bool
     nodes: tuple[NodeEntry, ...]
 
@@ -53,6 +54,7 @@ def shell_settings(config: Config) -> ShellSettings:
         cooldown_secs=controller.dispatch_reject_cooldown_secs,
         over_time_limit_secs=scheduler.over_time_limit,
         complete_wait_secs=scheduler.complete_wait_secs,
+        inactive_limit_secs=scheduler.inactive_limit_secs,
         accept_unproven_fence=controller.fence_unreachable == "requeue",
         nodes=tuple(config.nodes),
     )
@@ -72,6 +74,7 @@ def replicated(config: Config) -> Settings:
         retention=config.job_retention_secs,
         kill_wait=scheduler.kill_wait_secs,
         enforce_part_limits=scheduler.enforce_part_limits,
+        hold_on_prolog_fail=controller.hold_on_prolog_fail,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from spur_core.errors import GrammarError, RequestError
 from spur_core.grammar import array, counts, dependency, features, gres, hostlist
 from spur_ctld import bounds, submit_shape
+from spur_ctld.state import distribution
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.records import UNLIMITED, Gres, IndexRange, Node, Partition, Request
 from spur_ctld.users import UserRecord
@@ -71,6 +72,7 @@ def resolve(
     bounds.check_texts(spec)
     warnings: list[str] = []
     wanted = requested_partitions(spec.partition, partitions)
+    task_nodes = _task_nodes(spec)
     nodelist = _hosts(spec.nodelist, nodes, "nodelist")
     exclude = _hosts(spec.exclude, nodes, "exclude")
     _members_only(nodelist, exclude, wanted)
@@ -88,7 +90,7 @@ def resolve(
     priority, nice, more = priority_of(spec, rules, who.admin)
     warnings.extend(more)
     request = Request(
-        name=spec.name or "sbatch",
+        name=spec.name or ("interactive" if spec.alloc_only else "sbatch"),
         user=who.record.name,
         uid=who.record.uid,
         gid=who.record.gid,
@@ -133,10 +135,14 @@ def resolve(
         begin_at=begin,
         deadline_at=deadline,
         dependency=spec.dependency,
-        requeue=spec.requeue if spec.HasField("requeue") else rules.job_requeue,
+        requeue=not spec.alloc_only and (spec.requeue if spec.HasField("requeue") else rules.job_requeue),
         kill_on_invalid_dependency=spec.kill_on_invalid_dependency,
         nice=nice,
         warn_signal=_warn_signal(spec.warn_signal),
+        alloc_only=spec.alloc_only,
+        distribution=spec.distribution,
+        task_nodes=task_nodes,
+        shape=step_shape(spec.step) if spec.HasField("step") else b"",
     )
     op = Submit(
         at=now,
@@ -293,7 +299,10 @@ def environment(entries: Iterable[bytes]) -> bytes:
 def _payload(spec: pb.JobSpec) -> None:
     if spec.ByteSize() > MAX_SPEC_BYTES:
         raise RequestError("Job script or environment is too large: more than 4 MiB")
-    if not spec.script and not spec.argv:
+    if spec.alloc_only:
+        if spec.script or spec.argv or spec.srun_job or spec.array:
+            raise RequestError("alloc_only: an allocation has no script, no command and no array")
+    elif not spec.script and not spec.argv:
         raise RequestError("Batch script is empty!")
     if spec.srun_job and not spec.argv:
         raise RequestError("argv: a stand-alone srun needs a command")
@@ -301,6 +310,36 @@ def _payload(spec: pb.JobSpec) -> None:
         raise RequestError("The Slurm controller does not allow scripts that contain a NULL character '\\0'.")
     if any(b"\0" in word for word in [*spec.argv, *spec.script_args]):
         raise RequestError("argv: a word must not contain NUL")
+
+
+def _task_nodes(spec: pb.JobSpec) -> tuple[str, ...]:
+    """The node of each task, where the distribution is by such a list."""
+    if distribution.parse(spec.distribution).kind != "arbitrary" or not spec.nodelist:
+        return ()
+    return tuple(hostlist.expand(spec.nodelist))
+
+
+def step_shape(shape: pb.StepShape) -> bytes:
+    """How tasks are started, as the log keeps it.
+
+    Raises:
+        RequestError: a path or a word in it that cannot be.
+    """
+    for field in ("task_prolog", "task_epilog"):
+        path = getattr(shape, field)
+        if path and not path.startswith("/"):
+            raise RequestError(f"{field}: {path[:80]!r} is not an absolute path")
+        bounds.bounded(path, field, bounds.TEXTS["work_dir"])
+    for field in ("cpu_bind", "gpu_bind", "mpi"):
+        bounds.bounded(getattr(shape, field), field, bounds.TEXTS["gres"])
+    words = 0
+    for command in shape.commands:
+        words += len(command.argv) + len(command.ranks)
+        if not command.argv or any(b"\0" in word for word in command.argv):
+            raise RequestError("commands: a command must have words, without NUL")
+    if words > bounds.ENTRIES["argv"]:
+        raise RequestError(f"commands: more than {bounds.ENTRIES['argv']} words and ranks")
+    return shape.SerializeToString()
 
 
 def _hosts(text: str, nodes: Mapping[str, Node], field: str) -> tuple[str, ...]:

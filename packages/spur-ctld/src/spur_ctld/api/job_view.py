@@ -66,7 +66,7 @@ def latest_end(job: Job) -> float | None:
 def output_paths(job: Job) -> tuple[str, str, str]:
     """(stdout, stderr, stdin): the real ones once the node said so, else the expanded patterns."""
     request = job.request
-    if request.srun:
+    if request.srun or request.alloc_only:
         return request.stdout, request.stderr, request.stdin
     values = filepattern.PatternValues(
         job_id=job.job_id,
@@ -124,7 +124,7 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         dependency=dependency_text,
         requeue=request.requeue,
         restarts=job.restarts,
-        batch=not request.srun,
+        batch=not (request.srun or request.alloc_only),
         submit_at=job.submit_at,
         eligible_at=job.eligible_at,
         time_limit_secs=request.time_limit,
@@ -164,6 +164,8 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         submit_host=request.submit_host,
         kill_uid=job.kill_uid,
         srun_job=request.srun,
+        alloc_only=request.alloc_only,
+        distribution=request.distribution,
         kill_on_invalid_dependency=request.kill_on_invalid_dependency,
     )
     if job.array_job_id is not None:

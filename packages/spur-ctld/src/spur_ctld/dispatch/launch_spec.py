@@ -1,4 +1,4 @@
-"""From a dispatched job to the launch specification of each of its nodes.  Pure.
+"""From a dispatched job, or a step of it, to the launch specification of each of its nodes.  Pure.
 
 The bytes of the serialized spec are what the launch token signs, so a spec is built and serialized once
 per node and launch.
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from spur_core.ids import RuntimeId
 from spur_ctld.state.apply_complete import step_of
-from spur_ctld.state.cluster import launch_nodes
-from spur_ctld.state.records import UNLIMITED, Gres, Job, Slice
+from spur_ctld.state.cluster import holds_only, launch_nodes
+from spur_ctld.state.records import UNLIMITED, Gres, Job, Slice, Step
 from spur_proto import agent_pb2 as pb
 from spur_proto import common_pb2
 
@@ -61,18 +61,30 @@ def split_environment(env: bytes) -> list[bytes]:
     return env.split(b"\0") if env else []
 
 
-def build(job: Job, facts: ClusterFacts, start_at: float) -> list[pb.LaunchSpec]:
-    """One spec per node that launches something (`launch_nodes`), in allocation order.
+class StepInputs(NamedTuple):
+    """What a step runs; its client gave it, and the state does not keep it.
 
-    Args:
-        start_at: when the attempt starts, for the job's environment; the limit counts from here.
+    `shape`: a serialized StepShape.  `address`: the client's host as the controller saw it.
     """
+
+    argv: tuple[bytes, ...] = ()
+    environment: tuple[bytes, ...] = ()
+    work_dir: str = ""
+    umask: int | None = None
+    rlimits: tuple[str, ...] = ()
+    label: bool = False
+    stdin_path: str = ""
+    shape: bytes = b""
+    address: str = ""
+
+
+def _base(job: Job, facts: ClusterFacts, start_at: float) -> pb.LaunchSpec:
+    """What every step of the job is told of it."""
     request = job.request
-    nodes = [part.node for part in job.slices]
     tasks = [len(part.ranks) for part in job.slices]
     limit = request.time_limit
+    end_at = 0.0 if limit is None or limit == UNLIMITED else start_at + limit + job.suspended_secs
     base = pb.LaunchSpec(
-        rid=rid_message(runtime_id(job)),
         cluster_name=facts.cluster_name,
         job_name=request.name,
         user=request.user,
@@ -81,35 +93,24 @@ def build(job: Job, facts: ClusterFacts, start_at: float) -> list[pb.LaunchSpec]
         partition=job.partition,
         account=request.account,
         qos=request.qos,
-        script=request.script,
-        argv=request.argv,
-        script_args=request.script_args,
-        environment=split_environment(request.env),
-        work_dir=request.work_dir,
-        stdout_path=request.stdout,
-        stderr_path=request.stderr,
-        stdin_path=request.stdin,
-        open_mode=request.open_mode,
-        spool_output=request.srun,
-        label=request.label,
-        rlimits=request.rlimits,
-        nodes=nodes,
+        nodes=[part.node for part in job.slices],
         total_tasks=sum(tasks) or request.num_tasks,
+        job_tasks=request.num_tasks,
         cpus_per_task=request.cpus_per_task,
         tasks_given=request.tasks_given,
         tasks_per_node_text=run_length(tasks),
         cpus_per_node_text=run_length([part.cpus for part in job.slices]),
         restarts=job.restarts,
         start_at=start_at,
-        end_at=0.0 if limit is None or limit == UNLIMITED else start_at + limit,
+        end_at=end_at,
         submit_host=request.submit_host,
         submit_dir=request.submit_dir or request.work_dir,
         dependency=request.dependency,
         kill_wait_secs=facts.kill_wait_secs,
         cpus_per_task_given=request.cpus_per_task_given,
+        comment=request.comment,
     )
     for name, value in (
-        ("umask", request.umask),
         ("tasks_per_node", request.tasks_per_node),
         ("memory_per_node_mb", request.memory_per_node_mb),
         ("memory_per_cpu_mb", request.memory_per_cpu_mb),
@@ -123,14 +124,108 @@ def build(job: Job, facts: ClusterFacts, start_at: float) -> list[pb.LaunchSpec]
         base.array_task_min = job.array_min
         base.array_task_max = job.array_max
         base.array_task_step = job.array_step
+    return base
+
+
+def build(job: Job, facts: ClusterFacts, start_at: float) -> list[pb.LaunchSpec]:
+    """One spec per node that launches something (`launch_nodes`), in allocation order.
+
+    A node that only holds its place gets no script and no command, so nothing could run them by mistake.
+
+    Args:
+        start_at: when the attempt starts, for the job's environment; the limit counts from here.
+    """
+    request = job.request
+    base = _base(job, facts, start_at)
+    base.rid.CopyFrom(rid_message(runtime_id(job)))
+    base.environment.extend(split_environment(request.env))
+    base.work_dir = request.work_dir
+    base.rlimits.extend(request.rlimits)
+    base.job_lifetime = True
+    if request.umask is not None:
+        base.umask = request.umask
+    if request.srun:
+        base.distribution = request.distribution
+        base.step_name = request.name
+        base.shape.ParseFromString(request.shape)
+        base.srun_host = request.submit_host
+        tasked = [part for part in job.slices if not holds_only(job, part.node)]
+        _step_layout(base, tasked, sum(len(part.ranks) for part in tasked) or request.num_tasks)
+    places = {name: index for index, name in enumerate(base.step_nodes)}
+    launching = set(launch_nodes(job))
     specs = []
-    launching = launch_nodes(job)
     for index, part in enumerate(job.slices):
         if part.node not in launching:
             continue
         spec = pb.LaunchSpec()
         spec.CopyFrom(base)
         spec.node_index = index
+        spec.step_node_index = places.get(part.node, 0)
         spec.slice.CopyFrom(slice_message(part))
+        spec.job_slice.CopyFrom(spec.slice)
+        if holds_only(job, part.node):
+            spec.hold = True
+        else:
+            _command(spec, job)
         specs.append(spec)
+    return specs
+
+
+def _command(spec: pb.LaunchSpec, job: Job) -> None:
+    """What a node with a task of the job runs, and where its input and output are."""
+    request = job.request
+    spec.script = request.script
+    spec.argv.extend(request.argv)
+    spec.script_args.extend(request.script_args)
+    spec.stdout_path = request.stdout
+    spec.stderr_path = request.stderr
+    spec.stdin_path = request.stdin
+    spec.open_mode = request.open_mode
+    spec.spool_output = request.srun
+    spec.label = request.label
+
+
+def _step_layout(spec: pb.LaunchSpec, parts: Sequence[Slice], tasks: int) -> None:
+    spec.step_nodes.extend(part.node for part in parts)
+    spec.step_tasks_per_node_text = run_length([len(part.ranks) for part in parts])
+    spec.step_tasks = tasks
+
+
+def step_id_of(job: Job, step: Step) -> RuntimeId:
+    """The identity of a step of the job's present attempt."""
+    return RuntimeId(job.job_id, job.run_attempt, step.step_id)
+
+
+def build_step(job: Job, step: Step, inputs: StepInputs, facts: ClusterFacts) -> dict[str, pb.LaunchSpec]:
+    """One spec per node of a step inside the job's allocation."""
+    base = _base(job, facts, job.start_at or step.created_at)
+    base.rid.CopyFrom(rid_message(step_id_of(job, step)))
+    base.argv.extend(inputs.argv)
+    base.environment.extend(inputs.environment)
+    base.work_dir = inputs.work_dir or job.request.work_dir
+    base.rlimits.extend(inputs.rlimits)
+    base.label = inputs.label
+    base.stdin_path = inputs.stdin_path
+    base.spool_output = True
+    if inputs.umask is not None:
+        base.umask = inputs.umask
+    base.shape.ParseFromString(inputs.shape)
+    base.cpus_per_task = step.cpus_per_task
+    base.step_name = step.name
+    base.distribution = step.distribution
+    base.overlap = step.overlap
+    base.exact = step.exact
+    base.srun_host = step.submit_host
+    base.srun_address = inputs.address
+    _step_layout(base, step.slices, step.num_tasks)
+    whole = {part.node: (index, part) for index, part in enumerate(job.slices)}
+    specs = {}
+    for place, part in enumerate(step.slices):
+        spec = pb.LaunchSpec()
+        spec.CopyFrom(base)
+        spec.node_index, own = whole[part.node]
+        spec.step_node_index = place
+        spec.slice.CopyFrom(slice_message(part))
+        spec.job_slice.CopyFrom(slice_message(own))
+        specs[part.node] = spec
     return specs

@@ -52,12 +52,22 @@ def failure_of(answer: Launched) -> Failure:
     return Failure(answer.failure, answer.error or "the launch failed without a reason", certain=True)
 
 
+#: Outcomes of a failed launch by kind, the heaviest first; what is not here is tried again.
+_OUTCOMES: Final = {pb.LAUNCH_FAILURE_JOB: "fail", pb.LAUNCH_FAILURE_PROLOG: ""}
+
+
 def verdict(
-    job_id: int, attempt: int, nodes: Sequence[str], answers: Answers, start_at: float
+    job_id: int,
+    attempt: int,
+    nodes: Sequence[str],
+    answers: Answers,
+    start_at: float,
+    after_prolog: str = "retry",
 ) -> DispatchCommit | DispatchAbort:
     """What to propose once every node has answered.  Pure.
 
-    The job's own fault on any node ends it; everything else is tried again.
+    The job's own fault on any node ends it; a failed prolog has the outcome that the configuration gives it;
+    everything else is tried again.
     """
     failures: dict[str, Failure] = {
         node: answer for node, answer in answers.items() if isinstance(answer, Failure)
@@ -73,8 +83,9 @@ def verdict(
             stdout_real=first.stdout_path,
             stderr_real=first.stderr_path,
         )
-    own = [node for node in nodes if node in failures and failures[node].kind == pb.LAUNCH_FAILURE_JOB]
-    node = own[0] if own else next(name for name in nodes if name in failures)
+    kinds = [kind for kind in _OUTCOMES if any(failure.kind == kind for failure in failures.values())]
+    outcome = (_OUTCOMES[kinds[0]] or after_prolog) if kinds else "retry"
+    node = next(name for name in nodes if name in failures and (not kinds or failures[name].kind == kinds[0]))
     text = f"{node}: {failures[node].text}"
     if len(nodes) > 1:
         text += f" ({len(nodes) - len(failures)} of {len(nodes)} nodes confirmed)"
@@ -84,9 +95,17 @@ def verdict(
         attempt=attempt,
         reason=LAUNCH_FAILURE,
         desc=text,
-        outcome="fail" if own else "retry",
+        outcome=outcome,
         clear=tuple(name for name in nodes if name in failures and failures[name].certain),
     )
+
+
+def after_prolog(job: Job, *, hold: bool) -> str:
+    """What a failed prolog means for the job: a client that waits is told at once, a batch job is held or
+    tried again (the node is drained and gets no more)."""
+    if job.request.srun or job.request.alloc_only:
+        return "cancel" if hold else "retry"
+    return "hold" if hold else "retry"
 
 
 class Launcher:
@@ -182,9 +201,10 @@ class Launcher:
                 log.warning(
                     "launch_failed job=%d attempt=%d node=%s error=%r", job_id, attempt, node, answer.text
                 )
-                if answer.kind != pb.LAUNCH_FAILURE_JOB:
+                if answer.kind not in _OUTCOMES:
                     self._node_failed(node)
-        await self._propose(verdict(job_id, attempt, nodes, answers, start_at))
+        after = after_prolog(job, hold=settings.hold_on_prolog_fail)
+        await self._propose(verdict(job_id, attempt, nodes, answers, start_at, after))
 
     async def _launch_on(self, node: str, spec: pb.LaunchSpec) -> Launched | Failure:
         known = self._ledger.state.nodes.get(node)
@@ -195,7 +215,8 @@ class Launcher:
         except Unreachable as error:
             return await self._held_by(node, spec, error.text)
         except AgentRefused as error:
-            return Failure(pb.LAUNCH_FAILURE_NODE, error.text, certain=False)
+            kind = pb.LAUNCH_FAILURE_JOB if error.for_request else pb.LAUNCH_FAILURE_NODE
+            return Failure(kind, error.text, certain=False)
         return answer if answer.success else failure_of(answer)
 
     async def _held_by(self, node: str, spec: pb.LaunchSpec, why: str) -> Launched | Failure:

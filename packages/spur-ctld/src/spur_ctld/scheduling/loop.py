@@ -167,8 +167,9 @@ class SchedulerLoop:
             job_id=placement.job_id,
             attempt=job.run_attempt + 1,
             partition=placement.partition,
-            slices=slices_of(placement),
+            slices=slices_of(placement, job.request),
             task=placement.task,
+            everywhere=True,
         )
         try:
             await self._site.ledger.commit(op)

@@ -1,9 +1,12 @@
 """State records as the scheduler's views.  Pure."""
 
+import msgspec
+
 from spur_core.states import NodeAvail
+from spur_ctld.state import distribution
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.pending import gres_map
-from spur_ctld.state.records import UNLIMITED, Gres, Job, Node, Partition, Slice
+from spur_ctld.state.records import UNLIMITED, Gres, Job, Node, Partition, Request, Slice
 from spur_sched.api import NodeView, PartitionView, Placement
 
 #: What DRAIN, DOWN and INACTIVE are not.
@@ -58,9 +61,9 @@ def partition_view(partition: Partition) -> PartitionView:
     )
 
 
-def slices_of(placement: Placement) -> tuple[Slice, ...]:
-    """A placement as the log records it."""
-    return tuple(
+def slices_of(placement: Placement, request: Request) -> tuple[Slice, ...]:
+    """A placement as the log records it; the tasks of a stand-alone srun lie as its user wished."""
+    slices = tuple(
         Slice(
             node=share.node,
             cpus=share.cpus,
@@ -72,3 +75,23 @@ def slices_of(placement: Placement) -> tuple[Slice, ...]:
         )
         for share in placement.shares
     )
+    return _dealt(slices, request) if request.srun else slices
+
+
+def _dealt(slices: tuple[Slice, ...], request: Request) -> tuple[Slice, ...]:
+    how = distribution.parse(request.distribution)
+    room = [part.cpus // request.cpus_per_task for part in slices]
+    tasks = sum(len(part.ranks) for part in slices)
+    if how.kind == "arbitrary":
+        wanted = request.task_nodes[:tasks]
+        dealt = [tuple(rank for rank, name in enumerate(wanted) if name == part.node) for part in slices]
+        if len(wanted) < tasks or any(len(own) > most for own, most in zip(dealt, room, strict=True)):
+            return slices
+    elif sum(room) < tasks:
+        return slices
+    else:
+        given = [len(part.ranks) for part in slices]
+        if how.kind == "plane" or how.pack:
+            given = distribution.counts(room, tasks, how)
+        dealt = distribution.ranks(given, how)
+    return tuple(msgspec.structs.replace(part, ranks=own) for part, own in zip(slices, dealt, strict=True))
