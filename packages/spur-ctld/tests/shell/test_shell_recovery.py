@@ -1,5 +1,6 @@
-"""Agents come back, supervisors do not: reports, verdicts, one fence, kept cohorts.  The test moves the clock,
-and agents only say things."""
+"""Agents come back, supervisors do not: reports, verdicts, one fence, kept cohorts.
+
+The test moves the clock, and agents only say things."""
 
 import asyncio
 from typing import Any

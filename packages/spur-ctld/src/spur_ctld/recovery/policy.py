@@ -19,12 +19,11 @@ from spur_ctld.recovery.cohorts import Cohort, Loss, Verdict
 from spur_ctld.state import ops
 from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.apply_fence import live_nodes
+from spur_ctld.state.apply_steps import SUPERVISOR_LOST
 from spur_ctld.state.cluster import ClusterState, launch_nodes
 from spur_ctld.state.records import Exit, Job, Step
 
 _SIGKILL: Final = 9
-#: How a step's client is told.
-SUPERVISOR_LOST: Final = "SupervisorLost"
 
 
 class Life(Enum):
@@ -178,7 +177,6 @@ def loss_op(state: ClusterState, loss: Loss, at: float) -> ops.AnyOp | None:
             recovery=True,
             exit=paid.exit,
         )
-    text = f"{SUPERVISOR_LOST}: {loss.why}"
     if loss.certain:
         return ops.StepGone(
             at=at,
@@ -187,7 +185,7 @@ def loss_op(state: ClusterState, loss: Loss, at: float) -> ops.AnyOp | None:
             step_id=rid.step_id,
             node=loss.node,
             lost=True,
-            text=text,
+            text=loss.why,
         )
     return ops.StepCancel(
         at=at,
@@ -196,7 +194,7 @@ def loss_op(state: ClusterState, loss: Loss, at: float) -> ops.AnyOp | None:
         step_id=rid.step_id,
         who=ops.Who(),
         why="lost",
-        text=text,
+        text=f"{SUPERVISOR_LOST}: {loss.why}",
         hard=True,
     )
 
