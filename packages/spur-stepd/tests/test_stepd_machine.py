@@ -377,6 +377,81 @@ def test_a_step_at_a_terminal_is_hung_up_as_well():
     assert machine.task_ended(0) == [m.ObserveExit()]
 
 
+def ending(epilog=True):
+    """A job-lifetime step that is cleaned up; its other steps are being ended."""
+    machine = m.Machine((0,), 60.0, 5.0, job_lifetime=True, has_epilog=epilog)
+    machine.ready(0.0)
+    machine.start()
+    machine.tasks_ready()
+    machine.start_recorded()
+    machine.execed()
+    machine.task_ended(0)
+    machine.exit_written(3, 100.0)
+    machine.leftovers(0, 100.0)
+    assert machine.cleaned(100.0) == [m.EndOthers()]
+    return machine
+
+
+def test_the_end_of_a_job_without_an_epilog():
+    machine = ending(epilog=False)
+    assert machine.ack(3, "agent") == [m.Acknowledge("agent")]
+    assert machine.ack_written() == []  # the other steps first
+    assert machine.others_ended() == [m.Quit(0)]
+
+
+def test_the_end_of_a_job_with_an_epilog():
+    machine = ending()
+    assert machine.others_ended() == [m.RunEpilog()]
+    assert machine.pushed(notify.ACCEPTED, 101.0) == []  # of the exit
+    assert machine.epilog_ended() == [m.WriteEpilog()]
+    assert machine.epilog_not_written(102.0) == []
+    assert machine.tick(103.0) == [m.WriteEpilog()]
+    assert machine.epilog_written() == [m.Push()]
+    assert machine.pushed(notify.ACCEPTED, 104.0) == []
+    machine.ack(3, "agent")
+    assert machine.ack_written() == [m.Quit(0)]
+
+
+@pytest.mark.parametrize("how", ["push", "query", "known", "superseded"])
+def test_an_ack_during_the_epilog_is_written_but_ends_nothing(how):
+    """The supervisor leaves when the epilog has ended and somebody knows how, not before."""
+    machine = ending()
+    machine.others_ended()
+    assert machine.ack(3, "agent") == [m.Acknowledge("agent")]
+    assert machine.ack_written() == []
+    assert machine.epilog_told() == []  # there is nothing to tell yet
+    assert machine.session_checked(False, 130.0) == []  # an epilog that runs is not left alone
+    machine.epilog_ended()
+    assert machine.epilog_written() == [m.Push()]
+    assert machine.pushed(None, 140.0) == []
+    assert machine.tick(141.0) == [m.Push()]
+    if how == "query":
+        assert machine.epilog_told() == [m.Quit(0)]
+    else:
+        answer = {"push": notify.ACCEPTED, "known": notify.KNOWN, "superseded": notify.SUPERSEDED}[how]
+        assert machine.pushed(answer, 141.0) == [m.Quit(0)]
+
+
+def test_an_ack_after_the_epilog_waits_until_somebody_knows_its_result():
+    machine = ending()
+    machine.others_ended()
+    machine.epilog_ended()
+    machine.epilog_written()
+    machine.ack(3, "agent")
+    assert machine.ack_written() == []
+    assert machine.pushed(notify.DEFERRED, 101.0) == []
+    assert m.Push() in machine.tick(102.0)
+    assert machine.pushed(notify.ACCEPTED, 102.0) == [m.Quit(0)]
+
+
+def test_an_epilog_result_in_a_deleted_session_is_owed_to_nobody():
+    machine = ending()
+    machine.others_ended()
+    machine.epilog_ended()
+    machine.epilog_written()
+    assert machine.session_checked(False, 130.0) == [m.Quit(0)]
+
+
 EVENTS = (
     lambda x, t: x.start(),
     lambda x, t: x.tasks_ready() and x.start_recorded(),
@@ -390,17 +465,29 @@ EVENTS = (
     lambda x, t: x.pushed(None, t),
     lambda x, t: x.pushed(notify.KNOWN, t),
     lambda x, t: x.memory_short(t),
+    lambda x, t: x.held(1, t),
+    lambda x, t: x.epilog_told(),
     lambda x, t: x.tick(t),
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from(EVENTS), st.floats(0, 40)), max_size=30), st.integers(0, 3))
-def test_in_any_order_an_exit_is_written_once_before_it_is_told(events, full_disks):
+@given(
+    st.lists(st.tuples(st.sampled_from(EVENTS), st.floats(0, 40)), max_size=30),
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_in_any_order_an_exit_is_written_once_before_it_is_told(
+    events, full_disks, holds, job_lifetime, has_epilog
+):
     """Whatever comes when: Quit(0) only after the exit was written and acknowledged, removal only after the
     exit was written, and one exit per step."""
-    machine = made()
+    ranks = () if holds else (0,)
+    machine = m.Machine(ranks, 60.0, 5.0, job_lifetime=job_lifetime, has_epilog=has_epilog)
     machine.ready(0.0)
     now, wrote, cleaned, disks = 0.0, 0, False, full_disks
+    others, epilogs = 0, 0
     for event, pause in events:
         now += pause
         try:
@@ -429,6 +516,24 @@ def test_in_any_order_an_exit_is_written_once_before_it_is_told(events, full_dis
             elif isinstance(action, m.Quit):
                 assert action.code == (0 if wrote else 3)
                 assert machine.acknowledged == bool(wrote)
+                if wrote:
+                    assert others == job_lifetime
+                    assert epilogs == (job_lifetime and has_epilog)
+            elif isinstance(action, m.CheckHeld):
+                queue[:0] = machine.held(0, now)
+            elif isinstance(action, m.EndOthers):
+                assert cleaned
+                others += 1
+                queue[:0] = machine.others_ended()
+            elif isinstance(action, m.RunEpilog):
+                queue[:0] = machine.epilog_ended()
+            elif isinstance(action, m.WriteEpilog):
+                if disks:
+                    disks -= 1
+                    queue[:0] = machine.epilog_not_written(now)
+                else:
+                    epilogs += 1
+                    queue[:0] = machine.epilog_written()
             elif isinstance(action, m.AnswerWaits):
                 assert wrote == 1
     assert wrote <= 1

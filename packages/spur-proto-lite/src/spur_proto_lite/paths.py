@@ -6,6 +6,7 @@ STATE/runtime/notify.sock
 STATE/runtime/ledger
 STATE/runtime/quarantine/
 STATE/runtime/sessions/J.A.S/      launch.json descriptor.json journal ctl.sock stepd.log out.N err.N
+                                   epilog.started
 STATE/spool/J.A.S/                 the batch script, readable by the job's user
 """
 
@@ -83,6 +84,8 @@ class SessionPaths:
     JOURNAL = "journal"
     CONTROL = "ctl.sock"
     LOG = "stepd.log"
+    #: There as soon as the epilog has been started.  Without an epilog result it means a failed one.
+    EPILOG_STARTED = "epilog.started"
 
     def __init__(self, session_dir: str) -> None:
         self.dir = session_dir.rstrip("/")
@@ -118,6 +121,10 @@ class SessionPaths:
     @property
     def control(self) -> str:
         return f"{self.dir}/{self.CONTROL}"
+
+    @property
+    def epilog_started(self) -> str:
+        return f"{self.dir}/{self.EPILOG_STARTED}"
 
     @property
     def log(self) -> str:

@@ -77,6 +77,15 @@ if TYPE_CHECKING:
 
         left: int
 
+    class EndOthers(NamedTuple):
+        """End the attempt's other steps on this node and remove the job's group."""
+
+    class RunEpilog(NamedTuple):
+        """Start the node's epilog."""
+
+    class WriteEpilog(NamedTuple):
+        """Write the epilog's result to the disk."""
+
     class CheckSession(NamedTuple):
         """Look whether the session directory still exists."""
 
@@ -105,6 +114,9 @@ if TYPE_CHECKING:
         | Push
         | KillLeftovers
         | Cleanup
+        | EndOthers
+        | RunEpilog
+        | WriteEpilog
         | CheckSession
         | Quit
     )
@@ -137,5 +149,8 @@ else:
     Push = _action("Push")
     KillLeftovers = _action("KillLeftovers")
     Cleanup = _action("Cleanup", "left")
+    EndOthers = _action("EndOthers")
+    RunEpilog = _action("RunEpilog")
+    WriteEpilog = _action("WriteEpilog")
     CheckSession = _action("CheckSession")
     Quit = _action("Quit", "code")

@@ -37,6 +37,14 @@ def default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def reset_signals() -> None:
+    """In a child of a supervisor: default again for those that the supervisor, or Python for it, has changed
+    since `default_signals`."""
+    signal.set_wakeup_fd(-1)
+    for number in CHANGED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def std_streams(log: str | None) -> None:
     """Standard input from nowhere, output and errors into the log, `/dev/null` where that is impossible."""
     null = os.open("/dev/null", os.O_RDWR)

@@ -170,7 +170,7 @@ def _make_groups(spec: LaunchSpec, privileges: Privileges) -> tuple[tuple[str, .
     )
     try:
         return cgroup.create_step(
-            root, f"job_{rid.job_id}.{rid.run_attempt}", f"step_{rid.step_id}", job, step
+            root, f"job_{rid.job_id}.{rid.run_attempt}", f"step_{rid.step_id}", job, step, keep=spec.hold
         )
     except OSError as error:
         text = f"no control group for the step: {error.strerror}: {error.filename}"

@@ -9,6 +9,14 @@ do, in order; the shell answers some of them with another event.  `TRANSITIONS` 
     CheckHeld ──► held       Acknowledge ──► ack_written | ack_not_written
 
 A step without tasks ("hold") runs from its start until somebody ends it.
+
+Of the step on which the attempt's stay on the node hangs more is owed once it is cleaned up:
+
+    EndOthers ──► others_ended ──► RunEpilog ──► epilog_ended ──► WriteEpilog
+    WriteEpilog ──► epilog_written | epilog_not_written
+
+An acknowledgement that comes before all of that is written down at once, but the supervisor stays until
+its epilog has ended and somebody has been told how: by an answered push or a query.
 """
 
 from __future__ import annotations
@@ -27,6 +35,7 @@ from spur_stepd.actions import (
     CheckSession,
     Cleanup,
     Deliver,
+    EndOthers,
     Freeze,
     KillAll,
     KillLeftovers,
@@ -38,7 +47,9 @@ from spur_stepd.actions import (
     Quit,
     Record,
     RecordStart,
+    RunEpilog,
     Thaw,
+    WriteEpilog,
 )
 
 # Not from typing, which is heavy; checkers know the name.
@@ -102,13 +113,21 @@ SESSION_PAUSE = 30.0
 
 _ABANDON, _KILL, _WRITE, _PUSH = "abandon", "kill", "write", "push"
 _LEFTOVERS, _OOM, _SESSION, _HELD = "leftovers", "oom", "session", "held"
+_EPILOG = "epilog"
 
 
 class Machine:
     """The state of one supervisor."""
 
     def __init__(
-        self, ranks: tuple[int, ...], start_timeout: float, grace: float, hangs_up: bool = False
+        self,
+        ranks: tuple[int, ...],
+        start_timeout: float,
+        grace: float,
+        *,
+        hangs_up: bool = False,
+        job_lifetime: bool = False,
+        has_epilog: bool = False,
     ) -> None:
         """
         Args:
@@ -116,6 +135,8 @@ class Machine:
             start_timeout: seconds after readiness in which `start` must come.
             grace: seconds between SIGTERM and SIGKILL of a teardown that names none.
             hangs_up: the task has a terminal.  A shell at one ignores SIGTERM, but not SIGHUP.
+            job_lifetime: the attempt's other steps here, and its group, end after this one.
+            has_epilog: an epilog runs after that.
         """
         self.state = INIT
         self.teardown_reason = ""
@@ -124,6 +145,12 @@ class Machine:
         self._running = set(ranks)
         self._holds = not ranks
         self._hangs_up = hangs_up
+        self._job_lifetime = job_lifetime
+        self._has_epilog = has_epilog
+        #: The end of the job on this node is going on.
+        self._winding_up = False
+        #: There is an epilog result that nobody has been told.
+        self._untold = False
         self._start_timeout = start_timeout
         self._grace = grace
         self._deadlines: dict[str, float] = {}
@@ -167,6 +194,8 @@ class Machine:
                 actions.append(KillLeftovers())
             elif name == _OOM:
                 actions.append(CheckOom())
+            elif name == _EPILOG:
+                actions.append(WriteEpilog())
             elif name == _SESSION:
                 actions.append(CheckSession())
         return actions
@@ -263,13 +292,46 @@ class Machine:
         """Groups, script and scratch are gone (not called after a start that failed)."""
         self._move("cleaned")
         self._deadlines[_SESSION] = now + SESSION_PAUSE
+        self._winding_up = self._job_lifetime
+        return [EndOthers()] if self._winding_up else self._quit_when_done()
+
+    def others_ended(self) -> list[Action]:
+        """Nothing of the attempt but this supervisor is on the node any more."""
+        if self._has_epilog:
+            return [RunEpilog()]
+        self._winding_up = False
+        return self._quit_when_done()
+
+    def epilog_ended(self) -> list[Action]:
+        """The epilog has a result."""
+        return [WriteEpilog()]
+
+    def epilog_written(self) -> list[Action]:
+        """The result is on the disk: it can be told, and somebody has to hear it."""
+        self._winding_up = False
+        self._untold = True
+        self._deadlines.pop(_PUSH, None)
+        self._push_pause = PUSH_FIRST_PAUSE
+        return [Push()]
+
+    def epilog_not_written(self, now: float) -> list[Action]:
+        """The disk is full.  The result stays in memory and is tried again."""
+        self._deadlines[_EPILOG] = now + WRITE_PAUSE
+        return []
+
+    def epilog_told(self) -> list[Action]:
+        """Somebody has got the epilog's result in answer to a query."""
+        return self._told() if self._untold else []
+
+    def _told(self) -> list[Action]:
+        self._untold = False
         return self._quit_when_done()
 
     def session_checked(self, exists: bool, now: float) -> list[Action]:
         """A session that somebody has deleted can be acknowledged by nobody: nothing is owed any more."""
         if self.state != EXITED:
             return []
-        if exists:
+        if exists or self._winding_up:
             self._deadlines[_SESSION] = now + SESSION_PAUSE
             return []
         self._move("forgotten")
@@ -278,12 +340,13 @@ class Machine:
 
     def pushed(self, answer: str | None, now: float) -> list[Action]:
         """The agent answered a notification; None: nobody listened, or the connection was lost."""
-        if self.acknowledged:
+        if self.acknowledged and not self._untold:
             return []
-        if answer == notify.KNOWN:
+        if answer == notify.KNOWN and not self.acknowledged:
+            self._untold = False
             return self._acknowledge("agent's ledger")
-        if answer in (notify.ACCEPTED, notify.SUPERSEDED):
-            return []
+        if answer in (notify.KNOWN, notify.ACCEPTED, notify.SUPERSEDED):
+            return self._told()
         self._deadlines[_PUSH] = now + self._push_pause
         self._push_pause = min(2 * self._push_pause, PUSH_LONGEST_PAUSE)
         return []
@@ -306,7 +369,8 @@ class Machine:
     def ack_written(self) -> list[Action]:
         """`Acknowledged` is on the disk."""
         self.acknowledged = True
-        self._deadlines.pop(_PUSH, None)
+        if not self._untold:
+            self._deadlines.pop(_PUSH, None)
         return self._quit_when_done()
 
     def ack_not_written(self, now: float) -> list[Action]:
@@ -315,7 +379,7 @@ class Machine:
         return []
 
     def _quit_when_done(self) -> list[Action]:
-        if not self.acknowledged or self.state != EXITED:
+        if not self.acknowledged or self.state != EXITED or self._winding_up or self._untold:
             return []
         self._move("acknowledged")
         self._deadlines.clear()

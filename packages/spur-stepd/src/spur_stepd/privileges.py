@@ -61,6 +61,17 @@ class Privileges:
             os.setresgid(self.gid, self.gid, self.gid)
             os.setresuid(self.uid, self.uid, self.uid)
 
+    def become_root_for_good(self) -> None:
+        """In a script of the node's, within a root section: all ids 0, if we were ever root.
+
+        Raises:
+            OSError: refused.
+        """
+        if self.is_root:
+            os.setgroups([0])
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+
 
 class RootSection:
     """See `Privileges.root`."""

@@ -138,16 +138,19 @@ class Requests:
         with own.privileges.root():
             alive = own.targets.count() if own.launched is not None and not own.cleaned else 0
             memory, cpu = cgroup.memory_bytes(groups), cgroup.cpu_usec(groups)
-        return control.QueryReply(
+        reply = control.QueryReply(
             state=own.machine.state,
             pids=alive,
             exit=own.exit,
             exit_seq=own.machine.exit_seq,
             exit_durable=own.machine.exit_seq > 0,
+            epilog=own.epilog,
             cleaned=own.cleaned,
             memory_bytes=memory,
             cpu_usec=cpu,
         )
+        own.tell(own.machine.epilog_told())
+        return reply
 
     def _signal(self, _connection: Connection, request: Request) -> Body:
         number = control.int_arg(request, "signal")

@@ -17,13 +17,22 @@ from spur_core.ids import is_step
 from spur_core.linux import cgroup, fsync, prctl, private_dir, procfs
 from spur_proto_lite import control, exits, notify, unixsock
 from spur_proto_lite.errors import BadDocument
-from spur_proto_lite.journal import ACKNOWLEDGED, EXIT_OBSERVED, PREPARED, SIGNALLED, STARTED, JournalWriter
+from spur_proto_lite.journal import (
+    ACKNOWLEDGED,
+    EPILOG_RESULT,
+    EXIT_OBSERVED,
+    PREPARED,
+    SIGNALLED,
+    STARTED,
+    JournalWriter,
+)
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_stepd import actions as act
 from spur_stepd import describe, digest, launch, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
+from spur_stepd.lifetime import Lifetime
 from spur_stepd.log import say
 from spur_stepd.loop import READ, Loop
 from spur_stepd.notifier import Notifier
@@ -89,6 +98,8 @@ class Supervisor:
             self.spec.start_timeout_secs,
             float(self.spec.kill_wait_secs),
             hangs_up=self.spec.pty,
+            job_lifetime=self.spec.job_lifetime,
+            has_epilog=bool(self.spec.epilog.paths),
         )
         self.notifier = Notifier(self.loop, self.state_paths.notify_sock, self.privileges, self._on_pushed)
         self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges)
@@ -108,6 +119,16 @@ class Supervisor:
         self._reaped: dict[int, int] = {}
         #: Children that are no tasks: pid -> called with the wait status once it has ended.
         self.children: dict[int, Callable[[int], None]] = {}
+        self.epilog: exits.EpilogRecord | None = None
+        self.lifetime = Lifetime(
+            self.spec,
+            self.state_paths,
+            self.directory,
+            self.privileges,
+            self.loop,
+            self.timers,
+            self.children,
+        )
         self._started_at = 0.0
         self._quit_code: int | None = None
         self._quit_at = 0.0
@@ -131,6 +152,9 @@ class Supervisor:
             act.Push: self._push,
             act.KillLeftovers: self._kill_leftovers,
             act.Cleanup: self._cleanup,
+            act.EndOthers: self._end_others,
+            act.RunEpilog: self._run_epilog,
+            act.WriteEpilog: self._write_epilog,
             act.CheckSession: self._check_session,
             act.Quit: self._quit,
         }
@@ -515,7 +539,9 @@ class Supervisor:
         except OSError:
             return self._on_pushed(None)
         return self.notifier.push(
-            notify.Notification(rid=self.spec.rid, seq=self.machine.exit_seq, exit=self.exit)
+            notify.Notification(
+                rid=self.spec.rid, seq=self.machine.exit_seq, exit=self.exit, epilog=self.epilog
+            )
         )
 
     def _on_pushed(self, answer: str | None) -> None:
@@ -546,6 +572,27 @@ class Supervisor:
         )
         self.attachments.finish(self.exit)
         return self.machine.cleaned(time.monotonic())
+
+    def _end_others(self, _action: act.Action) -> None:
+        self.lifetime.end_others(
+            self.targets.groups,
+            self.machine.teardown_reason,
+            time.monotonic(),
+            lambda: self._carry_out(self.machine.others_ended()),
+        )
+
+    def _run_epilog(self, _action: act.Action) -> None:
+        self.lifetime.run_epilog(self.start_reply.work_dir, time.monotonic(), self._on_epilog)
+
+    def _on_epilog(self, result: exits.EpilogRecord) -> None:
+        self.epilog = result
+        self._carry_out(self.machine.epilog_ended())
+
+    def _write_epilog(self, _action: act.Action) -> list[act.Action]:
+        assert self.epilog is not None
+        if self._journal(EPILOG_RESULT, self.epilog.to_json()):
+            return self.machine.epilog_written()
+        return self.machine.epilog_not_written(time.monotonic())
 
     def _check_session(self, _action: act.Action) -> list[act.Action]:
         exists = os.fstat(self.directory).st_nlink > 0

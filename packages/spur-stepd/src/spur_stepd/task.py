@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import resource
-import signal
 import struct
 from collections import namedtuple
 
@@ -147,7 +146,7 @@ def _be_task(
     stage = 0
     try:
         os.close(gate[1])  # else the end of the supervisor would not open it
-        _reset_signals()
+        detach.reset_signals()
         try:
             os.setpgid(0, pgid)
         except OSError:
@@ -202,13 +201,6 @@ def _exec(argv: tuple[str, ...], env: Mapping[bytes, bytes]) -> int:
                 if worst != errno.EACCES:
                     break
     return worst
-
-
-def _reset_signals() -> None:
-    """All default, none blocked: those that the supervisor, or Python for it, has changed since `detach`."""
-    signal.set_wakeup_fd(-1)
-    for number in detach.CHANGED_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
 
 
 def _set_limits(spec: LaunchSpec) -> None:

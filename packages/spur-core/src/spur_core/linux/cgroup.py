@@ -45,11 +45,14 @@ def pids_limit(cpus: int) -> int:
 
 
 def create_step(
-    root: Root, job_name: str, step_name: str, job: Limits, step: Limits
+    root: Root, job_name: str, step_name: str, job: Limits, step: Limits, keep: bool = False
 ) -> tuple[tuple[str, ...], list[str]]:
     """Make `JOB/STEP` below the root of every hierarchy and set the limits.
 
     The job's own limits are set by whichever step makes the job's group first.
+
+    Args:
+        keep: take over a step's group that is there with processes in it (its supervisor was lost).
 
     Returns:
         (the step's directories, warnings about limits that could not be set)
@@ -71,7 +74,7 @@ def create_step(
     try:
         for base, controllers in places:
             unified = base == root.unified
-            directory = _make_nested(base, job_name, step_name, controllers, unified, job, warnings)
+            directory = _make_nested(base, job_name, step_name, controllers, unified, job, warnings, keep)
             made.append(directory)
             _limit(directory, controllers, unified, step, warnings)
             if unified and "memory" in controllers:
@@ -90,6 +93,7 @@ def _make_nested(
     unified: bool,
     job: Limits,
     warnings: list[str],
+    keep: bool,
 ) -> str:
     """Make base, base/job and base/job/step, handing controllers down; another step may remove the job's
     group between two calls, then it is made again."""
@@ -104,7 +108,11 @@ def _make_nested(
         except FileNotFoundError:
             continue
         except FileExistsError:
-            if is_populated((directory,)) or remove((directory,)):
+            if is_populated((directory,)):
+                if keep:
+                    return directory
+                raise
+            if remove((directory,)):
                 raise
             continue
         _inherit_cpuset(directory, controllers, unified)
@@ -366,6 +374,12 @@ def remove(dirs: tuple[str, ...]) -> list[str]:
             except OSError:
                 pass  # other steps are there
     return left
+
+
+def job_dirs(dirs: tuple[str, ...]) -> tuple[str, ...]:
+    """The groups of the job that the groups of a step lie in."""
+    parents = tuple(os.path.dirname(directory) for directory in dirs)
+    return tuple(parent for parent in parents if os.path.basename(parent).startswith("job_"))
 
 
 def oom_kills(dirs: tuple[str, ...]) -> int:
