@@ -16,6 +16,7 @@ from spur_auth import mint
 from spur_core.errors import SpurError, Unreachable
 from spur_core.ids import RuntimeId
 from spur_ctld.api.grpc_errors import CODE_KEY
+from spur_ctld.dispatch import exact
 from spur_ctld.dispatch.launch_spec import rid_message
 from spur_proto import agent_pb2 as pb
 from spur_proto import agent_pb2_grpc
@@ -155,7 +156,9 @@ class AgentPool:
         for address in list(self._channels):
             await self.forget(address)
 
-    async def _call(self, address: str, name: str, request: Any, timeout: float) -> Any:
+    async def _call(self, address: str, name: str, rid: Any, request: Any, timeout: float) -> Any:
+        """One call about exactly the run that `rid`, the message, names."""
+        exact.require(name, rid)
         if not address:
             raise Unreachable("the node has no address: its agent never registered")
         try:
@@ -173,7 +176,7 @@ class AgentPool:
     async def launch(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
         """Start a node's part of an attempt; a repeat of the same spec is absorbed by the agent."""
         request = pb.LaunchJobRequest(**self._signed(node, spec))
-        answer = await self._call(address, "LaunchJob", request, LAUNCH_TIMEOUT_SECS)
+        answer = await self._call(address, "LaunchJob", spec.rid, request, LAUNCH_TIMEOUT_SECS)
         return Launched(
             answer.success,
             answer.failure,
@@ -197,21 +200,21 @@ class AgentPool:
     async def run_command(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
         """Start a node's part of one more step of an attempt that is there; a repeat is absorbed."""
         request = pb.RunCommandRequest(**self._signed(node, spec))
-        answer = await self._call(address, "RunCommand", request, LAUNCH_TIMEOUT_SECS)
+        answer = await self._call(address, "RunCommand", spec.rid, request, LAUNCH_TIMEOUT_SECS)
         return Launched(answer.success, answer.failure, answer.error, "", "", answer.started_at)
 
     async def suspend(self, address: str, job_id: int, attempt: int, *, resume: bool) -> int:
         """Stop every step of the attempt there, or let it go on; how many there are."""
         request = pb.AgentSuspendJobRequest(resume=resume, term=self._term())
         request.rid.job_id, request.rid.run_attempt = job_id, attempt
-        answer = await self._call(address, "SuspendJob", request, CALL_TIMEOUT_SECS)
+        answer = await self._call(address, "SuspendJob", request.rid, request, CALL_TIMEOUT_SECS)
         return int(answer.steps)
 
     async def end(self, address: str, job_id: int, attempt: int, grace_secs: int, reason: str) -> bool:
         """TERM, grace, KILL for every step of the attempt.  True: something of it is (still) there."""
         request = pb.AgentCancelJobRequest(grace_secs=grace_secs, reason=reason, term=self._term())
         request.rid.job_id, request.rid.run_attempt = job_id, attempt
-        answer = await self._call(address, "CancelJob", request, CALL_TIMEOUT_SECS)
+        answer = await self._call(address, "CancelJob", request.rid, request, CALL_TIMEOUT_SECS)
         return bool(answer.active)
 
     async def signal(
@@ -232,7 +235,7 @@ class AgentPool:
         request.rid.job_id, request.rid.run_attempt = job_id, attempt
         if step_id is not None:
             request.rid.step_id = step_id
-        answer = await self._call(address, "CancelJob", request, CALL_TIMEOUT_SECS)
+        answer = await self._call(address, "CancelJob", request.rid, request, CALL_TIMEOUT_SECS)
         return bool(answer.active)
 
     async def end_step(self, address: str, rid: RuntimeId, grace_secs: int, reason: str) -> bool:
@@ -240,11 +243,13 @@ class AgentPool:
         request = pb.AgentCancelJobRequest(
             rid=rid_message(rid), grace_secs=grace_secs, reason=reason, term=self._term()
         )
-        answer = await self._call(address, "CancelJob", request, CALL_TIMEOUT_SECS)
+        answer = await self._call(address, "CancelJob", request.rid, request, CALL_TIMEOUT_SECS)
         return bool(answer.active)
 
     async def probe(self, address: str, rid: RuntimeId) -> pb.ProbeStepdResponse:
         """What the agent holds of `rid`; not active means certainly not running there."""
         request = pb.ProbeStepdRequest(rid=rid_message(rid))
-        answer: pb.ProbeStepdResponse = await self._call(address, "ProbeStepd", request, CALL_TIMEOUT_SECS)
+        answer: pb.ProbeStepdResponse = await self._call(
+            address, "ProbeStepd", request.rid, request, CALL_TIMEOUT_SECS
+        )
         return answer
