@@ -61,13 +61,13 @@ def choose(job: Grant, wish: Wish, beside: Iterable[Beside]) -> Share:
 def _gres(job: Grant, wishes: Sequence[GresWish], others: Iterable[Beside]) -> tuple[GresGrant, ...]:
     used = Counter((g.name, i) for one in others for g in one.grant.gres for i in g.indices)
     taken: set[tuple[str, int]] = set()
-    picked: list[GresGrant] = []
+    picked: dict[tuple[str, str], list[int]] = {}
     # Typed wishes first: an untyped one can make do with what they leave.
     for name, type_, count in sorted(wishes, key=lambda w: not w[1]):
         if not count:
             continue
         fitting = [
-            index
+            (index, held.type)
             for held in job.gres
             if held.name == name and (type_ in ("", held.type) or not held.type)
             for index in held.indices
@@ -76,11 +76,12 @@ def _gres(job: Grant, wishes: Sequence[GresWish], others: Iterable[Beside]) -> t
         if count > len(fitting):
             label = f"{name}:{type_}" if type_ else name
             raise NoRoom(f"the step wants {count} {label}, its job has {len(fitting)} here")
-        fitting.sort(key=lambda index: (used[name, index], index))
-        chosen = tuple(sorted(fitting[:count]))
-        taken.update((name, index) for index in chosen)
-        picked.append(GresGrant(name, type_, chosen))
-    return tuple(picked)
+        fitting.sort(key=lambda one: (used[name, one[0]], one[0]))
+        for index, held_type in fitting[:count]:
+            taken.add((name, index))
+            picked.setdefault((name, held_type), []).append(index)
+    # Under the job's own types, so that the holdings of its steps put together are its holding.
+    return tuple(GresGrant(name, type_, tuple(sorted(i))) for (name, type_), i in picked.items())
 
 
 def gpu_ids(grant: Grant) -> list[int]:
