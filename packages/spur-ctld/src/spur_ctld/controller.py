@@ -25,6 +25,8 @@ from spur_ctld.api.service import ControllerService
 from spur_ctld.dispatch.agents import AgentPool, Credentials
 from spur_ctld.dispatch.fencing import Fencer
 from spur_ctld.dispatch.launcher import Launcher
+from spur_ctld.dispatch.steps import StepRunner
+from spur_ctld.dispatch.suspending import Suspender
 from spur_ctld.effects import Effects
 from spur_ctld.ledger import Ledger
 from spur_ctld.node_memory import NodeMemory
@@ -104,6 +106,8 @@ class Controller:
             monotonic=monotonic,
         )
         self.site.builder = SnapshotBuilder(self.site)
+        self.site.steps = self.steps = StepRunner(self.ledger, self.agents, clock)
+        self.suspender = Suspender(self.ledger, self.agents, clock)
         self.scheduler = SchedulerLoop(self.site)
         self.launcher = Launcher(self.ledger, self.agents, clock, self._cool)
         self.fencer = Fencer(
@@ -153,7 +157,9 @@ class Controller:
         )
         if self._history is not None:
             await self._history.start()
-        Effects(self.ledger, self.launcher, self.fencer, self._outbox_grew).start()
+        Effects(
+            self.ledger, self.launcher, self.fencer, self.steps, self.suspender, self._outbox_grew
+        ).start()
         await self.timers.start()
         await self._server.start()
         await self.scheduler.start()
@@ -180,6 +186,8 @@ class Controller:
         await self.timers.stop()
         await self.service.close()
         await self.launcher.stop()
+        await self.steps.stop()
+        await self.suspender.stop()
         await self.fencer.stop()
         if self._history is not None:
             await self._history.stop()

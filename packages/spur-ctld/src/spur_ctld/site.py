@@ -9,6 +9,7 @@ from spur_auth.kinds import Identity
 from spur_auth.ownership import is_owner
 from spur_core.errors import AccessDenied
 from spur_ctld.api.caller import CALLER, GateRules, caller_is_admin, require_user
+from spur_ctld.client_memory import ClientMemory
 from spur_ctld.dispatch.agents import AgentPool
 from spur_ctld.ledger import Ledger
 from spur_ctld.node_memory import NodeMemory
@@ -19,6 +20,7 @@ from spur_ctld.state.records import Job
 from spur_ctld.users import UserDirectory, UserRecord
 
 if TYPE_CHECKING:
+    from spur_ctld.dispatch.steps import StepRunner
     from spur_ctld.scheduling.snapshot import SnapshotBuilder
 
 
@@ -41,6 +43,9 @@ class Site:
     monotonic: Callable[[], float] = time.monotonic
     #: Set once the site exists, for it reads the site.
     builder: "SnapshotBuilder" = field(init=False)
+    #: Likewise.
+    steps: "StepRunner" = field(init=False)
+    clients: ClientMemory = field(default_factory=ClientMemory)
 
     async def caller(self) -> tuple[UserRecord, bool]:
         """(account, whether an administrator) of the user behind the present call.

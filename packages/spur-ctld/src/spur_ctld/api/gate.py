@@ -36,6 +36,7 @@ class _TooLarge(NamedTuple):
 #: whatever else is longer is a mistake that would keep everybody waiting.
 MOST_BYTES: Final = {
     "SubmitJob": 8 << 20,
+    "CreateJobStep": 8 << 20,
     "RegisterAgent": 4 << 20,
     "Heartbeat": 4 << 20,
     "DeregisterAgent": 4 << 20,

@@ -4,32 +4,38 @@ import asyncio
 import logging
 import signal as signals
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
-from spur_auth.kinds import USER, Identity
-from spur_auth.ownership import may_act_on
 from spur_core.errors import AccessDenied, NoSuchJob, RequestError, SpurError
 from spur_core.ids import RuntimeId
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld import submit
 from spur_ctld.api import job_update, parse
 from spur_ctld.api.jobs_read import named
-from spur_ctld.dispatch.launch_spec import runtime_id
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.scheduling import trial
 from spur_ctld.site import Site
 from spur_ctld.state import ops
+from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.apply_fence import live_nodes
+from spur_ctld.state.cluster import deciding_nodes
 from spur_ctld.state.records import Job
+from spur_ctld.state.step_rows import waits_for
+from spur_ctld.state.targets import may
 from spur_proto import controller_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 _LAST_SIGNAL = 64
+#: Something to be done at a node, or recorded.
+_Act = Callable[[], Coroutine[Any, Any, object]]
+#: No signal, or one that nothing survives: a step is ended, not only signalled.
+_ENDING = (None, signals.SIGKILL)
 
 
 class JobsWrite:
-    """SubmitJob, CancelJob, UpdateJob, RequeueJob."""
+    """SubmitJob, CancelJob, SuspendJob, ResumeJob, UpdateJob, RequeueJob."""
 
     site: Site
     _in_background: Callable[[Coroutine[Any, Any, None]], None]
@@ -77,7 +83,10 @@ class JobsWrite:
                 refusal = answers[id(message)]
                 if refusal is None and signal is not None:
                     self._in_background(self._kill_now(message, who, signal))
+            elif message.HasField("step_id"):
+                refusal = await self._step_target(message, who, signal)
             else:
+                assert signal is not None
                 refusal = await self._signal_target(message, request, who, signal)
             response.results.append(_result(message, refusal))
         return response
@@ -100,8 +109,49 @@ class JobsWrite:
         except SpurError as error:
             log.debug("kill_left_to_fence job=%d why=%r", message.job_id, error.text)
 
+    async def _step_target(
+        self, message: pb.JobTarget, who: ops.Who, signal: int | None
+    ) -> "ops.Refusal | None":
+        """One step: to be ended, which is recorded first, or signalled."""
+        try:
+            await self._signal_step(message, who, signal)
+        except SpurError as error:
+            return ops.Refusal(error.code, error.text)
+        return None
+
+    async def _signal_step(self, message: pb.JobTarget, who: ops.Who, signal: int | None) -> None:
+        work: list[_Act] = []
+        for job in self._owned(message, who):
+            if job.state not in ACTIVE_STATES or job.state is JobState.CONFIGURING:
+                continue
+            rid = RuntimeId(job.job_id, job.run_attempt, message.step_id)
+            step = job.steps.get(rid.step_id)
+            if step is not None and signal in _ENDING:
+                work.append(partial(self._cancel_step, rid, who, hard=signal is not None))
+            elif step is not None:
+                work.extend(partial(self._signal_node, rid, node, signal) for node in waits_for(step))
+            elif rid.step_id == step_of(job) and not job.request.alloc_only:
+                nodes = set(deciding_nodes(job)) & set(live_nodes(job))
+                work.extend(partial(self._signal_node, rid, node, signal) for node in sorted(nodes))
+            else:
+                known = rid.step_id < job.next_step_id
+                raise Already("Job/step already completing or completed") if known else NoSuchJob(rid)
+        await _all_of(work)
+
+    async def _cancel_step(self, rid: RuntimeId, who: ops.Who, *, hard: bool) -> None:
+        await self.site.ledger.commit(
+            ops.StepCancel(
+                at=self.site.clock(),
+                job_id=rid.job_id,
+                attempt=rid.run_attempt,
+                step_id=rid.step_id,
+                who=who,
+                hard=hard,
+            )
+        )
+
     async def _signal_target(
-        self, message: pb.JobTarget, request: pb.CancelJobRequest, who: ops.Who, signal: int | None
+        self, message: pb.JobTarget, request: pb.CancelJobRequest, who: ops.Who, signal: int
     ) -> "ops.Refusal | None":
         try:
             await self._signal_jobs(message, who, signal, full=request.full, batch_only=request.batch_only)
@@ -109,11 +159,26 @@ class JobsWrite:
             return ops.Refusal(error.code, error.text)
         return None
 
+    def _owned(self, message: pb.JobTarget, who: ops.Who) -> list[Job]:
+        """The records that the target means.
+
+        Raises:
+            NoSuchJob, AccessDenied, Already: there is none, or none that may be touched.
+        """
+        jobs = named(self.site.ledger.state, [parse.target(message)])
+        if not jobs:
+            raise NoSuchJob(message.job_id)
+        if not all(may(who, job) for job in jobs):
+            raise AccessDenied
+        if all(job.state in TERMINAL_STATES for job in jobs):
+            raise Already("Job/step already completing or completed")
+        return jobs
+
     async def _signal_jobs(
         self,
         message: pb.JobTarget,
         who: ops.Who,
-        signal: int | None,
+        signal: int,
         *,
         full: bool = False,
         batch_only: bool = False,
@@ -125,42 +190,71 @@ class JobsWrite:
         Raises:
             NoSuchJob, AccessDenied, RequestError: nothing was sent.
         """
-        jobs = named(self.site.ledger.state, [parse.target(message)])
-        if not jobs:
-            raise NoSuchJob(message.job_id)
-        step = message.step_id if message.HasField("step_id") else None
-        for job in jobs:
-            require_owner(job, who)
-        if all(job.state in TERMINAL_STATES for job in jobs):
-            raise Already("Job/step already completing or completed")
-        work: list[Any] = []
-        for job in jobs:
-            main = runtime_id(job).step_id
+        work: list[_Act] = []
+        for job in self._owned(message, who):
             if job.state not in ACTIVE_STATES or job.state is JobState.CONFIGURING:
                 continue
-            if step is not None and step != main:
-                raise RequestError("Invalid job id specified")
-            if step is None and not (full or batch_only or job.request.srun):
-                continue
-            nodes = live_nodes(job)[:1] if batch_only else live_nodes(job)
-            work.extend(self._signal_node(job, node, signal, main, batch_only) for node in nodes)
-        failures = [e for e in await asyncio.gather(*work, return_exceptions=True) if e is not None]
-        if failures:
-            raise failures[0]
+            rid = RuntimeId(job.job_id, job.run_attempt, step_of(job))
+            if batch_only:
+                if not job.request.alloc_only:
+                    work.extend(
+                        partial(self._signal_node, rid, node, signal, batch_only=True)
+                        for node in live_nodes(job)[:1]
+                    )
+            elif full:
+                work.extend(
+                    partial(self._signal_node, rid, node, signal, full=True) for node in live_nodes(job)
+                )
+            else:
+                busy = {node for step in job.steps.values() for node in waits_for(step)}
+                nodes = [node for node in live_nodes(job) if job.request.srun or node in busy]
+                work.extend(partial(self._signal_node, rid, node, signal, steps_only=True) for node in nodes)
+        await _all_of(work)
 
     async def _signal_node(
-        self, job: Job, node: str, signal: int | None, step: int, batch_only: bool
+        self,
+        rid: RuntimeId,
+        node: str,
+        signal: int | None,
+        *,
+        batch_only: bool = False,
+        steps_only: bool = False,
+        full: bool = False,
     ) -> None:
+        """Deliver to a step of exactly that attempt, or to those that a flag names; no signal = end it."""
         known = self.site.ledger.state.nodes.get(node)
         address = node_address(known) if known is not None else ""
         if signal is None:
-            rid = RuntimeId(job.job_id, job.run_attempt, step)
             grace = self.site.ledger.state.settings.kill_wait
             await self.site.agents.end_step(address, rid, grace, "cancelled")
             return
         await self.site.agents.signal(
-            address, job.job_id, job.run_attempt, signal, step_id=step, batch_only=batch_only
+            address,
+            rid.job_id,
+            rid.run_attempt,
+            signal,
+            step_id=None if steps_only or full else rid.step_id,
+            batch_only=batch_only,
+            steps_only=steps_only,
         )
+
+    async def SuspendJob(self, request: pb.SuspendJobRequest, context: Any) -> pb.SuspendJobResponse:
+        answers = await self._suspend(request.targets, resume=False)
+        return pb.SuspendJobResponse(results=answers)
+
+    async def ResumeJob(self, request: pb.ResumeJobRequest, context: Any) -> pb.ResumeJobResponse:
+        answers = await self._suspend(request.targets, resume=True)
+        return pb.ResumeJobResponse(results=answers)
+
+    async def _suspend(self, messages: Sequence[pb.JobTarget], *, resume: bool) -> list[pb.TargetResult]:
+        who = await self.site.who()
+        answers = await _apply_to(
+            messages,
+            lambda targets: self._targets(
+                ops.Suspend(at=self.site.clock(), targets=targets, who=who, resume=resume)
+            ),
+        )
+        return [_result(message, answer) for message, answer in zip(messages, answers, strict=True)]
 
     async def UpdateJob(self, request: pb.UpdateJobRequest, context: Any) -> pb.UpdateJobResponse:
         who = await self.site.who()
@@ -196,15 +290,15 @@ class Already(RequestError):
     code = "already_done"
 
 
-def require_owner(job: Job, who: ops.Who) -> None:
-    """The shared ownership rule, for a caller whose account the controller looked up.
-
-    Raises:
-        AccessDenied: neither owner nor administrator.
-    """
-    identity = Identity(USER, who.user, who.uid, verified=True)
-    if not (who.admin or may_act_on(identity, job.request.uid, job.request.user)):
-        raise AccessDenied
+async def _all_of(work: Sequence[_Act]) -> None:
+    """Do all of it side by side, then raise the first error."""
+    failures = [
+        e
+        for e in await asyncio.gather(*(act() for act in work), return_exceptions=True)
+        if isinstance(e, BaseException)
+    ]
+    if failures:
+        raise failures[0]
 
 
 async def _apply_to(messages: Sequence[pb.JobTarget], act: Any) -> "list[ops.Refusal | None]":

@@ -10,13 +10,23 @@ from spur_ctld.api.job_rows import JobRows
 from spur_ctld.api.jobs_read import JobsRead
 from spur_ctld.api.jobs_write import JobsWrite
 from spur_ctld.api.nodes import Nodes
+from spur_ctld.api.steps_read import StepsRead
+from spur_ctld.api.steps_write import StepsWrite
+from spur_ctld.client_memory import StepLines
 from spur_ctld.recovery.service import Recovery
 from spur_ctld.site import Site
 from spur_proto import controller_pb2_grpc
 
 
 class ControllerService(
-    JobsRead, JobsWrite, Nodes, ClusterInfo, AgentCalls, controller_pb2_grpc.SlurmControllerServicer
+    JobsRead,
+    JobsWrite,
+    StepsRead,
+    StepsWrite,
+    Nodes,
+    ClusterInfo,
+    AgentCalls,
+    controller_pb2_grpc.SlurmControllerServicer,
 ):
     """Thin: parse the request, commit an operation or read the state, answer."""
 
@@ -24,6 +34,7 @@ class ControllerService(
         self.site = site
         self.recovery = Recovery(site)
         self.rows = JobRows()
+        self.lines = StepLines()
         self.stopping = False
         self._background: set[asyncio.Task[None]] = set()
 

@@ -147,6 +147,12 @@ def _array_text(job: Job) -> str:
     return f"{text}%{job.array_throttle}" if job.array_throttle else text
 
 
+def main_step(job: Job) -> StepRow:
+    """The row of the step that the job lives by, as it is now."""
+    over = job.state in TERMINAL_STATES
+    return _steps(job, over, shown_state(job), job.end_at if over else None)[0]
+
+
 def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[StepRow, ...]:
     """The step that the job lives by: batch, extern, or a stand-alone srun's step 0."""
     nodes = deciding_nodes(job) or launch_nodes(job)
