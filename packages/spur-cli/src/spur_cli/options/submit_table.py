@@ -1,9 +1,9 @@
-"""The options of sbatch and srun as data (a long table on purpose: one row an option).
+"""The options of sbatch, srun and salloc as data (a long table on purpose: one row an option).
 
 A row is (name, short, form, commands, variables, metavar, refused values, help or reason).
-commands: B = sbatch, R = srun.  Variables are stems: B reads SBATCH_<stem>, R reads SLURM_<stem>; a stem with
-`!` in front is a whole name.  Among the accepted values an empty word stands for "without a value".  The
-reason (after `=`) says why an option that is accepted without an effect may be.
+commands: B = sbatch, R = srun, A = salloc.  Variables are stems: B reads SBATCH_<stem>, R reads SLURM_<stem>,
+A reads SALLOC_<stem>; a stem with `!` in front is a whole name.  Among the accepted values an empty word
+stands for "without a value".  The reason (after `=`) says why an option that is accepted without an effect may be.
 """
 
 from spur_cli.options.engine import FLAG, OPTIONAL, REQUIRED, Option, Table
@@ -15,92 +15,153 @@ _Row = tuple[str, str, int, str, str, str, str, str]
 
 ROWS: tuple[_Row, ...] = (
     # What acts.
-    ("account", "A", V, "BR", "ACCOUNT", "NAME", "", "account to charge"),
+    ("account", "A", V, "BRA", "ACCOUNT", "NAME", "", "account to charge"),
     ("array", "a", V, "B", "ARRAY_INX", "SPEC", "", "submit a job array: 0-9, 1,3, 0-20:4, with %LIMIT"),
-    ("begin", "b", V, "BR", "", "TIME", "", "do not start before this time"),
-    ("chdir", "D", V, "BR", "R:REMOTE_CWD R:WORKING_DIR", "DIR", "", "work directory of the job"),
-    ("comment", "", V, "BR", "", "TEXT", "", "free text kept with the job"),
-    ("constraint", "C", V, "BR", "CONSTRAINT", "EXPR", "", "features that the nodes must have"),
-    ("cpus-per-task", "c", V, "BR", "R:CPUS_PER_TASK R:!SRUN_CPUS_PER_TASK", "N", "", "CPUs of each task"),
-    ("deadline", "", V, "BR", "", "TIME", "", "remove the job if it cannot end by then"),
-    ("dependency", "d", V, "BR", "R:DEPENDENCY", "SPEC", "", "start after other jobs: afterok:ID[:ID]"),
+    ("begin", "b", V, "BRA", "", "TIME", "", "do not start before this time"),
+    ("chdir", "D", V, "BRA", "R:REMOTE_CWD R:WORKING_DIR", "DIR", "", "work directory of the job"),
+    ("comment", "", V, "BRA", "", "TEXT", "", "free text kept with the job"),
+    ("constraint", "C", V, "BRA", "CONSTRAINT", "EXPR", "", "features that the nodes must have"),
+    ("cpus-per-task", "c", V, "BRA", "R:!SRUN_CPUS_PER_TASK R:CPUS_PER_TASK", "N", "", "CPUs of each task"),
+    ("deadline", "", V, "BRA", "", "TIME", "", "remove the job if it cannot end by then"),
+    ("dependency", "d", V, "BRA", "R:DEPENDENCY", "SPEC", "", "start after other jobs: afterok:ID[:ID]"),
     ("error", "e", V, "BR", "B:ERROR R:!SRUN_ERROR R:STDERRMODE", "PATTERN", "", "file of the error output"),
-    ("exclude", "x", V, "BR", "B:EXCLUDE", "HOSTS", "", "nodes not to use"),
-    ("exclusive", "", O, "BR", "EXCLUSIVE", "", " no", "whole nodes"),
+    ("exclude", "x", V, "BRA", "B:EXCLUDE", "HOSTS", "", "nodes not to use"),
+    ("exclusive", "", O, "BRA", "EXCLUSIVE", "", " no", "whole nodes"),
     ("export", "", V, "BR", "B:EXPORT R:!SRUN_EXPORT_ENV R:EXPORT_ENV", "LIST", "", "variables the job gets"),
     ("export-file", "", V, "B", "", "FILE", "", "file or descriptor with NUL-separated variables"),
-    ("gpus", "G", V, "BR", "GPUS", "[TYPE:]N", "", "GPUs of the whole job"),
-    ("gpus-per-node", "", V, "BR", "GPUS_PER_NODE", "[TYPE:]N", "", "GPUs of each node"),
-    ("gpus-per-task", "", V, "BR", "GPUS_PER_TASK", "[TYPE:]N", "", "GPUs of each task"),
-    ("gres", "", V, "BR", "GRES", "LIST", "", "generic resources of each node"),
-    ("hold", "H", F, "BR", "", "", "", "queue the job held"),
-    ("immediate", "I", O, "R", "IMMEDIATE", "SECS", "", "fail when it cannot start at once"),
+    ("gpus", "G", V, "BRA", "GPUS", "[TYPE:]N", "", "GPUs of the whole job"),
+    ("gpus-per-node", "", V, "BRA", "GPUS_PER_NODE", "[TYPE:]N", "", "GPUs of each node"),
+    ("gpus-per-task", "", V, "BRA", "GPUS_PER_TASK", "[TYPE:]N", "", "GPUs of each task"),
+    ("gres", "", V, "BRA", "GRES", "LIST", "", "generic resources of each node"),
+    ("hold", "H", F, "BRA", "", "", "", "queue the job held"),
+    ("immediate", "I", O, "RA", "IMMEDIATE", "SECS", "", "fail when it cannot start at once"),
     ("input", "i", V, "BR", "B:INPUT R:!SRUN_INPUT R:STDINMODE", "PATTERN", "", "file of the standard input"),
-    ("job-name", "J", V, "BR", "JOB_NAME", "NAME", "", "name of the job"),
+    ("job-name", "J", V, "BRA", "B:JOB_NAME R:JOB_NAME", "NAME", "", "name of the job"),
     ("kill-on-invalid-dep", "", V, "B", "", "yes|no", "", "end the job when its dependency cannot be met"),
     ("label", "l", F, "R", "LABELIO", "", "", "put the task's rank before each line"),
-    ("mem", "", V, "BR", "B:MEM_PER_NODE B:MEM R:MEM_PER_NODE", "SIZE", "", "memory of each node"),
-    ("mem-per-cpu", "", V, "BR", "MEM_PER_CPU", "SIZE", "", "memory of each CPU"),
-    ("nice", "", O, "BR", "", "N", "", "lower the priority"),
-    ("nodefile", "F", V, "BR", "", "FILE", "", "file with node names"),
-    ("nodelist", "w", V, "BR", "B:NODELIST", "HOSTS", "", "nodes to use"),
-    ("nodes", "N", V, "BR", "R:JOB_NUM_NODES R:NNODES", "MIN[-MAX]", "", "number of nodes"),
+    (
+        "mem",
+        "",
+        V,
+        "BRA",
+        "B:MEM_PER_NODE B:MEM R:MEM_PER_NODE A:MEM_PER_NODE",
+        "SIZE",
+        "",
+        "memory of each node",
+    ),
+    ("mem-per-cpu", "", V, "BRA", "MEM_PER_CPU", "SIZE", "", "memory of each CPU"),
+    ("nice", "", O, "BRA", "", "N", "", "lower the priority"),
+    ("nodefile", "F", V, "BRA", "", "FILE", "", "file with node names"),
+    ("nodelist", "w", V, "BRA", "B:NODELIST", "HOSTS", "", "nodes to use"),
+    ("nodes", "N", V, "BRA", "R:JOB_NUM_NODES R:NNODES", "MIN[-MAX]", "", "number of nodes"),
     ("no-requeue", "", F, "B", "NO_REQUEUE", "", "", "never requeue the job"),
-    ("ntasks", "n", V, "BR", "R:NTASKS R:NPROCS", "N", "", "number of tasks"),
-    ("ntasks-per-node", "", V, "BR", "R:NTASKS_PER_NODE", "N", "", "tasks of each node"),
+    ("ntasks", "n", V, "BRA", "R:NTASKS R:NPROCS", "N", "", "number of tasks"),
+    ("ntasks-per-node", "", V, "BRA", "R:NTASKS_PER_NODE", "N", "", "tasks of each node"),
     ("open-mode", "", V, "BR", "OPEN_MODE", "append|truncate", "", "how output files are opened"),
     ("output", "o", V, "BR", "B:OUTPUT R:!SRUN_OUTPUT R:STDOUTMODE", "PATTERN", "", "file of the output"),
     ("parsable", "", F, "B", "", "", "", "print only the job id"),
-    ("partition", "p", V, "BR", "PARTITION", "LIST", "", "partition to use, or any of several"),
-    ("priority", "", V, "BR", "", "N", "", "priority (administrators)"),
+    ("partition", "p", V, "BRA", "PARTITION", "LIST", "", "partition to use, or any of several"),
+    ("priority", "", V, "BRA", "", "N", "", "priority (administrators)"),
     ("propagate", "", O, "BR", "", "LIMITS", "", "resource limits of this shell that the job gets"),
-    ("qos", "q", V, "BR", "QOS", "NAME", "", "quality of service"),
-    ("quiet", "Q", F, "BR", "", "", "", "print no information"),
+    ("qos", "q", V, "BRA", "QOS", "NAME", "", "quality of service"),
+    ("quiet", "Q", F, "BRA", "", "", "", "print no information"),
     ("requeue", "", F, "B", "REQUEUE", "", "", "requeue the job when its node fails"),
     ("test-only", "", F, "BR", "", "", "", "only check; nothing is queued"),
-    ("time", "t", V, "BR", "TIMELIMIT", "TIME", "", "time limit"),
+    ("time", "t", V, "BRA", "TIMELIMIT", "TIME", "", "time limit"),
     ("wait", "W", F, "B", "WAIT", "", "", "wait for the end and exit as the job did"),
-    ("wckey", "", V, "BR", "WCKEY", "KEY", "", "key kept with the job for reports"),
+    ("wait", "W", V, "R", "WAIT", "SECS", "", "end the step so long after its first task has ended"),
+    ("wckey", "", V, "BRA", "WCKEY", "KEY", "", "key kept with the job for reports"),
     ("wrap", "", V, "B", "", "COMMAND", "", "make a script of this command"),
-    ("disable-status", "X", F, "R", "DISABLE_STATUS", "", "", "the first interrupt ends the job"),
-    ("quit-on-interrupt", "", F, "R", "", "", "", "one interrupt ends the job"),
-    ("jobid", "", V, "R", "", "ID", "", "run in the allocation of that job"),
+    ("disable-status", "X", F, "R", "DISABLE_STATUS", "", "", "the first interrupt goes to the tasks"),
+    ("quit-on-interrupt", "", F, "R", "", "", "", "one interrupt ends the step"),
+    ("jobid", "", V, "R", "", "ID", "", "run a step in the allocation of that job"),
     ("mpi", "", V, "R", "MPI_TYPE", "TYPE", "none list", "none; list prints what there is"),
+    (
+        "cpu-bind",
+        "",
+        V,
+        "R",
+        "CPU_BIND",
+        "TYPE",
+        "",
+        "bind tasks to CPUs: none, threads, cores, map_cpu:, ...",
+    ),
+    (
+        "distribution",
+        "m",
+        V,
+        "BRA",
+        "DISTRIBUTION",
+        "KIND",
+        "",
+        "how tasks lie on nodes: block, cyclic, plane=N",
+    ),
+    ("exact", "", F, "R", "EXACT", "", "", "the step takes only the CPUs that it asks for"),
+    ("whole", "", F, "R", "", "", "", "the step takes all of the job's CPUs on its nodes"),
+    ("overlap", "", O, "R", "OVERLAP", "force|no", "", "share CPUs, memory and GPUs with other steps"),
+    (
+        "external-launcher",
+        "",
+        F,
+        "R",
+        "EXTERNAL_LAUNCHER",
+        "",
+        "",
+        "as --overlap: the step only starts others",
+    ),
+    ("overcommit", "O", F, "R", "OVERCOMMIT", "", "", "more tasks than CPUs are allowed"),
+    ("kill-on-bad-exit", "K", O, "R", "KILL_BAD_EXIT", "0|1", "", "a task that fails ends the step"),
+    ("multi-prog", "", F, "R", "!SRUN_MULTI", "", "", "the command is a file that names a program per task"),
+    ("relative", "r", V, "R", "", "N", "", "begin on this node of the allocation, from 0"),
+    ("pty", "", O, "R", "", "FD", "", "run task 0 on a terminal"),
+    ("prolog", "", V, "R", "PROLOG", "PROGRAM", "", "run this here before the step"),
+    ("epilog", "", V, "R", "EPILOG", "PROGRAM", "", "run this here after the step"),
+    ("task-prolog", "", V, "R", "TASK_PROLOG", "PROGRAM", "", "run this before each task"),
+    ("task-epilog", "", V, "R", "TASK_EPILOG", "PROGRAM", "", "run this after each task"),
+    ("gpu-bind", "", V, "R", "GPU_BIND", "TYPE", "", "bind tasks to GPUs: none, map_gpu:, single:N, ..."),
+    ("bell", "", F, "A", "BELL", "", "", "ring the bell when the allocation is there"),
+    ("no-bell", "", F, "A", "NO_BELL", "", "", "never ring the bell"),
+    (
+        "kill-command",
+        "K",
+        O,
+        "A",
+        "KILL_CMD",
+        "SIGNAL",
+        "",
+        "signal for the command when the allocation ends",
+    ),
+    ("no-shell", "", F, "A", "", "", "", "allocate and exit; the job stays"),
     # Accepted without an effect, because what they ask for is what happens anyway.
-    ("exact", "", F, "R", "EXACT", "", "", "=a job of its own holds exactly what it asked for"),
     ("get-user-env", "", O, "B", "GET_USER_ENV", "", "", "=the node builds the login variables when needed"),
     ("ignore-pbs", "", F, "B", "IGNORE_PBS", "", "", "=#PBS and #BSUB lines are always comments"),
-    ("overlap", "", O, "R", "OVERLAP", "", "", "=a job of its own has no other steps to share with"),
     (
         "oversubscribe",
         "s",
         F,
-        "BR",
+        "BRA",
         "",
         "",
         "",
         "=permits sharing, asks for nothing; resources are never shared",
     ),
     ("unbuffered", "u", F, "R", "UNBUFFEREDIO", "", "", "=output is never held back"),
-    ("wait-all-nodes", "", V, "B", "WAIT_ALL_NODES", "0|1", "", "=a job starts when all its nodes are ready"),
-    ("kill-on-bad-exit", "K", O, "R", "KILL_BAD_EXIT", "0|1", "0", "=only 0: a failed task ends no other"),
-    ("no-kill", "k", O, "BR", "NO_KILL", "off", "off", "=only off: a lost node ends the job"),
     (
-        "distribution",
-        "m",
+        "wait-all-nodes",
+        "",
         V,
-        "BR",
-        "DISTRIBUTION",
-        "block",
-        "block",
-        "=only block, which is how tasks are laid out",
+        "BA",
+        "WAIT_ALL_NODES",
+        "0|1",
+        "",
+        "=a job starts when all its nodes are ready",
     ),
-    ("cpu-bind", "", V, "R", "CPU_BIND", "none", "none no q quiet", "=only none: tasks are not bound"),
-    ("mem-bind", "", V, "BR", "MEM_BIND", "none", "none no q quiet", "=only none: memory is not bound"),
-    ("gpu-bind", "", V, "BR", "GPU_BIND", "none", "none", "=only none: tasks see the GPUs of their node"),
-    ("mail-type", "", V, "BR", "", "NONE", "none", "=only NONE: no mail is sent"),
-    ("profile", "", V, "BR", "PROFILE", "none", "none", "=only none: there is no profiling"),
-    ("tmp", "", V, "BR", "", "0", "0", "=only 0"),
+    ("no-kill", "k", O, "BRA", "NO_KILL", "off", "off", "=only off: a lost node ends the job"),
+    ("mem-bind", "", V, "BRA", "MEM_BIND", "none", "none no q quiet", "=only none: memory is not bound"),
+    ("gpu-bind", "", V, "BA", "GPU_BIND", "none", "none", "=only none: tasks see the GPUs of their node"),
+    ("mail-type", "", V, "BRA", "", "NONE", "none", "=only NONE: no mail is sent"),
+    ("profile", "", V, "BRA", "PROFILE", "none", "none", "=only none: there is no profiling"),
+    ("tmp", "", V, "BRA", "", "0", "0", "=only 0"),
     ("threads", "T", V, "R", "", "N", "", "=sizes Slurm's own launcher"),
     ("treewidth", "", V, "R", "", "N", "", "=sizes Slurm's own message tree"),
     ("msg-timeout", "", V, "R", "", "SECS", "", "=for Slurm's own messages"),
@@ -113,14 +174,13 @@ REFUSED = """
 acctg-freq::1 batch::1:B bb::1 bbf::1 cluster-constraint::1 container::1 container-id::1 contiguous
 core-spec:S:1 cores-per-socket::1 cpu-freq::1 cpus-per-gpu::1 delay-boot::1 extra::1 extra-node-info:B:1
 gid::1 gpu-freq::1 gres-flags::1 hint::1 licenses:L:1 mail-user::1 mcs-label::1 mem-per-gpu::1 mincpus::1
-network::1 ntasks-per-core::1 ntasks-per-gpu::1 ntasks-per-socket::1 gpus-per-socket::1 overcommit:O
+network::1 ntasks-per-core::1 ntasks-per-gpu::1 ntasks-per-socket::1 gpus-per-socket::1 overcommit:O:0:BA
 power::1 prefer::1 reboot reservation::1 resv-ports::2 segment::1 signal::1 sockets-per-node::1 spread-job
 stepmgr switches::1 thread-spec::1 threads-per-core::1 time-min::1 topology::1 tres-bind::1 tres-per-task::1
-uid::1 use-min-nodes oom-kill-step::2 container-image::1 container-mounts::1 container-workdir::1
-container-name::1 container-readonly container-mount-home container-env::1 container-entrypoint::1
-container-remap-root accel-bind::1:R bcast::2:R bcast-exclude::1:R compress::2:R send-libs::2:R epilog::1:R
-prolog::1:R task-epilog::1:R task-prolog::1:R external-launcher::0:R het-group::1:R multi-prog::0:R
-no-allocate:Z:0:R preserve-env:E:0:R pty::2:R relative:r:1:R whole::0:R x11::2:R wait:W:1:R
+uid::1 use-min-nodes oom-kill-step::2 container-image::1:BR container-mounts::1:BR container-workdir::1:BR
+container-name::1:BR container-readonly::0:BR container-mount-home::0:BR container-env::1:BR
+container-entrypoint::1:BR container-remap-root::0:BR accel-bind::1:R bcast::2:R bcast-exclude::1:R
+compress::2:R send-libs::2:R het-group::1:R no-allocate:Z:0:R preserve-env:E:0:R x11::2:RA
 """
 
 _SYNONYMS = {
@@ -146,13 +206,12 @@ _VARIABLES_OF_REFUSED = {
     "switches": "REQ_SWITCH",
     "thread-spec": "THREAD_SPEC",
     "threads-per-core": "THREADS_PER_CORE",
-    "wait": "WAIT",
 }
 
 
 def table(letter: str) -> Table:
-    """The options of sbatch ("B") or srun ("R")."""
-    prefix = {"B": "SBATCH", "R": "SLURM"}[letter]
+    """The options of sbatch ("B"), srun ("R") or salloc ("A")."""
+    prefix = {"B": "SBATCH", "R": "SLURM", "A": "SALLOC"}[letter]
     options = []
     for name, short, form, commands, variables, metavar, refuse, text in ROWS:
         if letter not in commands:
@@ -172,20 +231,20 @@ def table(letter: str) -> Table:
         )
     for word in REFUSED.split():
         name, short, form_text, commands = [*word.split(":"), "", "", ""][:4]
-        if letter not in (commands or "BR"):
+        if letter not in (commands or "BRA"):
             continue
         stem = _VARIABLES_OF_REFUSED.get(name, "")
-        refuse = "0" if name == "wait" else "*"
         options.append(
-            Option(name, short, int(form_text or 0), env=_variables(stem, letter, prefix), refuse=refuse)
+            Option(name, short, int(form_text or 0), env=_variables(stem, letter, prefix), refuse="*")
         )
-    env = ("SBATCH_CLUSTERS",) if letter == "B" else ()
+    env = () if letter == "R" else (f"{prefix}_CLUSTERS",)
     have = {option.name for option in options}
     return Table(
         [*options, cluster_option(env), *common()],
         synonyms={alias: name for alias, name in _SYNONYMS.items() if name in have or name == "clusters"},
         in_order=True,
-        synopsis="[OPTIONS] SCRIPT [ARGS]" if letter == "B" else "[OPTIONS] COMMAND [ARGS]",
+        synopsis="[OPTIONS] "
+        + {"B": "SCRIPT [ARGS]", "R": "COMMAND [ARGS]", "A": "[COMMAND [ARGS]]"}[letter],
     )
 
 

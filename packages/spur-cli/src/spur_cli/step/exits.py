@@ -49,37 +49,30 @@ def tasks_text(ranks: Iterable[int]) -> str:
     return f"{'task' if len(found) == 1 else 'tasks'} {IndexSet.of(found).text()}"
 
 
-def lines(ends: Iterable[TaskEnd], step: str) -> list[str]:
-    """The lines of `srun: error:` (without that prefix), and `Force Terminated` after a kill.
-
-    Args:
-        step: `31.0`.
-    """
+def lines(ends: Iterable[TaskEnd]) -> list[str]:
+    """The lines of `srun: error:` (without that prefix); tasks with the same end share one."""
     groups: dict[str, list[TaskEnd]] = {}
     for end in sorted(ends, key=lambda e: e.rank):
         text = describe(end)
         if text:
             groups.setdefault(text, []).append(end)
     out = []
-    killed = False
     for text, members in groups.items():
         nodes = hostlist.compress_sorted([end.node for end in members])
-        out.append(f"error: {nodes}: {tasks_text(end.rank for end in members)}: {text}")
-        killed = killed or any(end.signal for end in members)
-    if killed:
-        out.append(f"Force Terminated StepId={step}")
+        out.append(f"{nodes}: {tasks_text(end.rank for end in members)}: {text}")
     return out
 
 
-def running_lines(ranks: Mapping[int, bool], step: str) -> list[str]:
-    """What the first interrupt tells: `StepId=1.0 tasks 0-1: running`.
+def state_lines(places: Iterable[int], ends: Mapping[int, TaskEnd], step: str) -> list[str]:
+    """What an interrupt or the end of `--wait` tells: `StepId=1.0 tasks 0-1: running`.
 
     Args:
-        ranks: rank -> whether it still runs.
+        places: every rank.
+        ends: how those that have ended did.
     """
-    out = []
-    for state, wanted in (("running", True), ("exited", False)):
-        found = [rank for rank, runs in ranks.items() if runs is wanted]
-        if found:
-            out.append(f"StepId={step} {tasks_text(found)}: {state}")
-    return out
+    groups: dict[str, list[int]] = {"running": [], "exited abnormally": [], "exited": []}
+    for rank in places:
+        end = ends.get(rank)
+        state = "running" if end is None else "exited abnormally" if exit_code(end) else "exited"
+        groups[state].append(rank)
+    return [f"StepId={step} {tasks_text(ranks)}: {state}" for state, ranks in groups.items() if ranks]

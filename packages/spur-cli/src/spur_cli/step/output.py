@@ -1,13 +1,16 @@
 """Where the output of tasks goes: this terminal, nowhere, or files by pattern; with labels when asked for."""
 
 import os
+from collections.abc import Mapping
 
 from spur_cli.context import Context, write_all
 from spur_core.grammar import filepattern
 
 STDOUT, STDERR = 1, 2
-#: Values of -o and -e that are no file names.
-_WORDS = ("all", "none")
+#: Files that are open at once; a step may write more of them than a process may have open.
+OPEN_FILES = 256
+#: rank -> (node, its place among the step's nodes)
+Places = Mapping[int, tuple[str, int]]
 
 
 class Target:
@@ -19,10 +22,11 @@ class Target:
     def __init__(self, text: str) -> None:
         self.only: int | None = None
         self.pattern = ""
-        self.nowhere = text.lower() == "none"
-        if text.isascii() and text.isdigit():
-            self.only = int(text)
-        elif text and text.lower() not in _WORDS:
+        kind, rank = filepattern.stream_target(text or "all")
+        self.nowhere = kind == "none"
+        if kind == "rank":
+            self.only = rank
+        elif kind == "file":
             self.pattern = text
 
 
@@ -56,8 +60,26 @@ class Output:
         self._append = append
         self._values = values
         self._work_dir = work_dir
+        #: Open files, the one used longest ago first.
         self._files: dict[str, int] = {}
+        #: Every file of this step: what was emptied once is appended to later.
+        self._begun: set[str] = set()
         self._partial: dict[tuple[int, int], bytes] = {}
+
+    def begin(self, places: Places) -> None:
+        """Make every file, so that it is there although its task prints nothing.
+
+        Raises:
+            OSError: one cannot be made; `filename` names it.
+        """
+        for stream, target in self._targets.items():
+            if not target.pattern:
+                continue
+            codes = filepattern.codes(target.pattern)
+            for rank, (node, index) in sorted(places.items()):
+                self._descriptor(target, stream, rank, node, index)
+                if not codes & {"t", "N", "n"}:
+                    break
 
     def write(self, rank: int, stream: int, node: str, node_index: int, data: bytes) -> None:
         """Bytes that a task printed.
@@ -68,30 +90,35 @@ class Output:
         target = self._targets[stream]
         if target.nowhere or (target.only is not None and target.only != rank):
             return
-        fd = self._descriptor(target, stream, rank, node, node_index)
         if not self._width:
-            write_all(fd, data)
+            write_all(self._descriptor(target, stream, rank, node, node_index), data)
             return
         whole, newline, rest = (self._partial.pop((rank, stream), b"") + data).rpartition(b"\n")
         if rest:
             self._partial[rank, stream] = rest
         if newline:
             label = f"{rank:>{self._width}}: ".encode()
-            write_all(fd, b"".join(label + line + b"\n" for line in whole.split(b"\n")))
+            text = b"".join(label + line + b"\n" for line in whole.split(b"\n"))
+            write_all(self._descriptor(target, stream, rank, node, node_index), text)
 
     def _descriptor(self, target: Target, stream: int, rank: int, node: str, node_index: int) -> int:
         if not target.pattern:
             return self._ctx.stdout if stream == STDOUT else self._ctx.stderr
         values = self._values._replace(task=rank, node=node, node_index=node_index)
         path = filepattern.resolve(target.pattern, values, self._work_dir)
-        fd = self._files.get(path)
+        fd = self._files.pop(path, None)
         if fd is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            flags |= os.O_APPEND if self._append else os.O_TRUNC
-            fd = self._files[path] = os.open(path, flags, 0o666)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            if not self._append and path not in self._begun:
+                flags |= os.O_TRUNC
+            if len(self._files) >= OPEN_FILES:
+                os.close(self._files.pop(next(iter(self._files))))
+            fd = os.open(path, flags, 0o666)
+            self._begun.add(path)
+        self._files[path] = fd
         return fd
 
-    def finish(self, places: dict[int, tuple[str, int]]) -> None:
+    def finish(self, places: Places) -> None:
         """Print lines that were never ended, and close the files.
 
         Args:

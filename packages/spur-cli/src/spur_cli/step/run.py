@@ -1,38 +1,43 @@
-"""A stand-alone srun from the submitted job to its exit code: the main thread's loop.
+"""A step from its attachment to its exit code: the main thread's loop.
 
-Threads bring news into one queue: the watch of the job, one session per node, standard input, signals.
+Threads bring news into one queue: the watch of the job or step, one session per node, signals.  How
+a step comes to be is the business of the two kinds of runs (`job_run`, `inside_run`).
 """
 
-import os
 import signal
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context
-from spur_cli.queue.names import reason_of
 from spur_cli.step import exits, session
+from spur_cli.step.input import pump
+from spur_cli.step.link_notices import LinkNotices
 from spur_cli.step.output import Output
+from spur_cli.step.pty_run import RESIZED
 from spur_cli.step.session import NodeSession
+from spur_cli.step.watch import WATCH, WATCH_LOST
+from spur_cli.step.wishes import OutputFactory, Wishes
 from spur_cli.transport import Transport
 from spur_core.states import TERMINAL_STATES, JobState
 
 if TYPE_CHECKING:
-    from spur_proto import agent_pb2, common_pb2, controller_pb2
+    from spur_core.grammar.filepattern import PatternValues
+    from spur_proto import agent_pb2, controller_pb2
 
-WATCH, STDIN, SIGNAL, WATCH_LOST = "watch", "stdin", "signal", "watch_lost"
-#: An allocation that comes sooner is no wait that anybody must hear about.
-QUIET_SECS = 0.5
-#: Two interrupts within this time end the job.
+SIGNAL = "signal"
+#: Two interrupts within this time end the step.
 INTERRUPT_SECS = 1.0
-#: An ended job whose nodes do not give its output and exit any more.
+#: An ended step whose nodes do not give its output and exit any more.
 LAST_WORDS_SECS = 15.0
-WAIT_SECS = 300.0
+#: Ends of tasks that come within this time are told in one line.
+GATHER_SECS = 0.1
+TICK_SECS = 0.2
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGALRM)
-_STARTED = (JobState.RUNNING, JobState.COMPLETING, JobState.SUSPENDED)
-_ABORTED = (
+ABORTED = (
     JobState.CANCELLED,
     JobState.TIMEOUT,
     JobState.PREEMPTED,
@@ -41,55 +46,85 @@ _ABORTED = (
 )
 
 
-class Wishes:
-    """What the options say about input, output and interrupts."""
+class Placement(NamedTuple):
+    """Where a step runs.
 
-    __slots__ = ("one_interrupt", "quiet", "stdin")
+    rid: (job, attempt, step).  slices: (node, its ranks) in the step's node order; addresses: of the agents.
+    """
 
-    def __init__(self, *, quiet: bool, one_interrupt: bool, stdin: int | None) -> None:
-        self.quiet = quiet
-        self.one_interrupt = one_interrupt
-        #: Descriptor to read from, None = the tasks get an empty input.
-        self.stdin = stdin
+    rid: tuple[int, int, int]
+    slices: Sequence[tuple[str, Sequence[int]]]
+    addresses: Mapping[str, str]
+    tasks: int
+    values: "PatternValues"
 
 
 class StepRun:
-    """Follows one job until its step has ended."""
+    """Follows one step until it has ended.  `step`: its name in messages, `12.0`."""
 
-    def __init__(
-        self, ctx: Context, transport: Transport, job_id: int, wishes: Wishes, output: "OutputFactory"
-    ) -> None:
+    step = ""
+    #: How sessions join the step.
+    manner = session.OWNER
+
+    def __init__(self, ctx: Context, transport: Transport, wishes: Wishes, output: OutputFactory) -> None:
         self.ctx = ctx
         self.transport = transport
-        self.job_id = job_id
         self.wishes = wishes
-        self.step = f"{job_id}.0"
         self.events: SimpleQueue[session.Event] = SimpleQueue()
-        self.job: common_pb2.JobInfo | None = None
+        self.rid: tuple[int, int, int] | None = None
         self.sessions: dict[str, NodeSession] = {}
         self.places: dict[int, tuple[str, int]] = {}
         self.ends: dict[int, exits.TaskEnd] = {}
         self.waiting_nodes: set[str] = set()
+        self.links = LinkNotices("the step")
+        self.terminated = False
         self._make_output = output
         self._output: Output | None = None
-        self._began = time.monotonic()
-        self._told_waiting = False
+        self._untold: list[exits.TaskEnd] = []
+        self._untold_since = 0.0
         self._told_aborted = False
         self._last_interrupt = float("-inf")
         self._interrupts = 0
         self._cancelled = False
-        self._terminal_at: float | None = None
+        self._over_at: float | None = None
         self._last_output = 0.0
         self._marks: dict[tuple[int, int], tuple[str, int]] = {}
+
+    # What the kinds of runs differ in.
+
+    def begin(self) -> None:
+        """Start the threads that bring the step about."""
+        raise NotImplementedError
+
+    def news(self, part: Any) -> int | None:
+        """A part of the watch; the exit code when there is nothing to wait for."""
+        raise NotImplementedError
+
+    def other(self, kind: str, payload: Any) -> int | None:
+        """An event that only this kind of run knows."""
+        raise NotImplementedError
+
+    def waiting(self) -> None:
+        """Called again and again while there is no step yet."""
+
+    def signalled_early(self, number: int) -> int | None:
+        """A signal before there is a step."""
+        raise NotImplementedError
+
+    def target(self) -> "controller_pb2.JobTarget":
+        """What an interrupt or a failure of ours cancels."""
+        raise NotImplementedError
+
+    # The loop.
 
     def run(self) -> int:
         """Until the end; srun's exit code."""
         previous = self._catch_signals()
-        threading.Thread(target=self._watch, name="watch", daemon=True).start()
         try:
+            self.begin()
             while True:
                 try:
-                    event = self.events.get(timeout=0.2)
+                    event = self.events.get(timeout=TICK_SECS if not self._untold else GATHER_SECS)
                 except Empty:
                     event = None
                 code = self._handle(event) if event is not None else None
@@ -100,45 +135,14 @@ class StepRun:
         except OSError as error:
             self._cancel()
             if not isinstance(error, BrokenPipeError):
-                self.ctx.error(f"cannot write output: {error.strerror}")
+                where = f"{error.filename}: " if error.filename else ""
+                self.ctx.error(f"cannot write output: {where}{error.strerror}")
             return 1
         finally:
+            if self.wishes.pty is not None:
+                self.wishes.pty.end()
             for number, handler in previous.items():
                 signal.signal(number, handler)
-
-    # Threads.
-
-    def _watch(self) -> None:
-        """Bring the states of the job, through restarts of the controller."""
-        from spur_proto import controller_pb2 as pb
-
-        pause, last = 0.1, time.monotonic()
-        while True:
-            try:
-                request = pb.WatchJobRequest(job_id=self.job_id)
-                for part in self.transport.stream("WatchJob", request, pb.WatchJobResponse):
-                    pause, last = 0.1, time.monotonic()
-                    self.events.put((WATCH, "", part))
-                    if int(part.job.state) in TERMINAL_STATES:
-                        return
-                failure = CallFailed("UNAVAILABLE", "", "the controller ended the watch")
-            except CallFailed as error:
-                failure = error
-            if not failure.busy or time.monotonic() - last > WAIT_SECS:
-                self.events.put((WATCH_LOST, "", failure))
-                return
-            time.sleep(pause)
-            pause = min(pause * 2, 2.0)
-
-    def _read_stdin(self, fd: int) -> None:
-        while True:
-            try:
-                data = os.read(fd, 1 << 16)
-            except OSError:
-                data = b""
-            self.events.put((STDIN, "", data))
-            if not data:
-                return
 
     def _catch_signals(self) -> dict[int, Any]:
         previous: dict[int, Any] = {}
@@ -150,89 +154,113 @@ class StepRun:
             )
         return previous
 
-    # Decisions of the main thread.
-
     def _handle(self, event: session.Event) -> int | None:
         kind, node, payload = event
         if kind == WATCH:
-            return self._job_news(payload)
+            return self.news(payload)
         if kind == session.OUTPUT:
             self._write(node, *payload)
+        elif kind == session.TASK_EXIT:
+            self._task_ended(node, payload.rank, payload.exit)
         elif kind == session.EXIT:
             return self._node_ended(node, payload)
         elif kind == session.FAILED:
             return self._node_failed(node, payload)
-        elif kind == STDIN:
-            for one in self.sessions.values():
-                one.send_stdin(payload)
+        elif kind == session.LOST:
+            self.links.lost(node, time.monotonic())
+        elif kind == session.READY:
+            self.info(self.links.ready(node))
+        elif kind == RESIZED and self.wishes.pty is not None:
+            self.wishes.pty.resize(self.sessions.values())
         elif kind == SIGNAL:
             return self._signalled(payload)
-        elif kind == WATCH_LOST and not self.sessions:
-            self.ctx.error(f"Unable to confirm allocation for job {self.job_id}: {payload.text}")
-            return 1
+        elif kind == WATCH_LOST and self.sessions:
+            # The nodes tell how it ends; only when they do not either, this is the end.
+            if payload.code in ("not_found", "no_such_job"):
+                self._over_at = self._over_at or time.monotonic()
+        else:
+            return self.other(kind, payload)
         return None
 
     def _tick(self) -> int | None:
         """What the passing of time decides."""
-        pending = self.job is not None and int(self.job.state) == JobState.PENDING
-        if pending and not self._told_waiting and time.monotonic() - self._began > QUIET_SECS:
-            self._told_waiting = True
-            self._info(f"job {self.job_id} queued and waiting for resources")
-        quiet_since = max(self._terminal_at or 0.0, self._last_output)
-        if self._terminal_at is not None and time.monotonic() - quiet_since > LAST_WORDS_SECS:
+        now = time.monotonic()
+        for text in self.links.due(now):
+            self.ctx.error(text)
+        if not self.sessions:
+            self.waiting()
+            return None
+        if self._untold and now - self._untold_since >= GATHER_SECS:
+            self._tell_ends()
+        if self.wishes.rules.time_passed(now):
+            self._tell_ends()
+            self.info(f"First task exited {self.wishes.rules.wait_secs}s ago")
+            for line in exits.state_lines(self.places, self.ends, self.step):
+                self.info(line)
+            self._terminate()
+        quiet_since = max(self._over_at or 0.0, self._last_output)
+        if self._over_at is not None and now - quiet_since > LAST_WORDS_SECS:
             nodes = ",".join(sorted(self.waiting_nodes))
             self.ctx.error(f"the end of StepId={self.step} could not be read from {nodes}")
+            for node in list(self.waiting_nodes):
+                self._give_up(node)
             return self._finish()
         return None
 
-    def _job_news(self, part: "controller_pb2.WatchJobResponse") -> int | None:
-        job = self.job = part.job
-        state = JobState(int(job.state))
-        for place in part.nodes:
-            if place.node in self.sessions and place.address:
-                self.sessions[place.node].address = place.address
-        started = job.HasField("start_at") and bool(part.nodes)
-        if not self.sessions and started and (state in _STARTED or state in TERMINAL_STATES):
-            self._attach(part)
-        if state in TERMINAL_STATES:
-            if not self.sessions:
-                return self._never_ran(job, state)
-            self._terminal_at = self._terminal_at or time.monotonic()
-        if state in _ABORTED and not self._told_aborted and self.sessions:
-            self._told_aborted = True
-            self._info("Job step aborted: Waiting up to 32 seconds for job step to finish.")
-        return None
+    # The step's life.
 
-    def _never_ran(self, job: "common_pb2.JobInfo", state: JobState) -> int:
-        if state == JobState.CANCELLED:
-            self._info(f"Job allocation {self.job_id} has been revoked")
-        else:
-            self.ctx.error(f"Unable to launch StepId={self.step}: {state.name}: {reason_of(job)}")
-        return 1
+    def attach(self, placement: Placement) -> None:
+        """There is a step: open its sessions and give it its input.
 
-    def _attach(self, part: "controller_pb2.WatchJobResponse") -> None:
-        if self._told_waiting:
-            self._info(f"job {self.job_id} has been allocated resources")
-        job = part.job
-        for index, held in enumerate(job.slices):
-            for rank in held.ranks:
-                self.places[rank] = (held.node, index)
+        Raises:
+            OSError: a file for output cannot be made.
+        """
+        self.rid = placement.rid
+        self.links = LinkNotices(f"StepId={self.step}")
+        for index, (node, ranks) in enumerate(placement.slices):
+            for rank in ranks:
+                self.places[rank] = (node, index)
         busy = {node for node, _ in self.places.values()}
-        rid = (self.job_id, job.run_attempt, 0)
-        for place in part.nodes:
-            if place.node in busy or not busy:
-                one = NodeSession(self.transport, place.node, place.address, rid, self.events)
-                self.sessions[place.node] = one
+        for node, address in placement.addresses.items():
+            if node in busy or not busy:
+                window = self.wishes.pty.terminal.size() if self.wishes.pty is not None else None
+                self.sessions[node] = NodeSession(
+                    self.transport, node, address, placement.rid, self.events, self.manner, window
+                )
         self.waiting_nodes = set(self.sessions)
-        self._output = self._make_output(job, len(self.places) or job.num_tasks)
+        self._output = self._make_output(placement.values, len(self.places) or placement.tasks)
+        self._output.begin(self.places)
+        self._give_input()
         for one in self.sessions.values():
-            if self.wishes.stdin is None:
-                one.send_stdin(b"")
             one.start()
-        if self.wishes.stdin is not None:
-            threading.Thread(
-                target=self._read_stdin, args=(self.wishes.stdin,), name="stdin", daemon=True
-            ).start()
+        if self.wishes.pty is not None:
+            self.wishes.pty.begin(self.sessions.values(), self.events)
+
+    def _give_input(self) -> None:
+        wishes = self.wishes
+        givers = list(self.sessions.values()) if wishes.stdin is not None else []
+        if wishes.stdin_rank is not None:
+            node = self.places.get(wishes.stdin_rank, ("", 0))[0]
+            givers = [one for one in givers if one.node == node]
+        for one in self.sessions.values():
+            if one not in givers:
+                one.send_stdin(b"")
+        if givers:
+            threading.Thread(target=pump, args=(wishes.stdin, givers), name="stdin", daemon=True).start()
+
+    def moved(self, addresses: Mapping[str, str]) -> None:
+        """Agents may have other addresses now."""
+        for node, address in addresses.items():
+            if node in self.sessions and address:
+                self.sessions[node].address = address
+
+    def state_is(self, state: JobState, *, aborted: bool) -> None:
+        """The controller says how the attached step (or its job) does."""
+        if state in TERMINAL_STATES:
+            self._over_at = self._over_at or time.monotonic()
+        if aborted and not self._told_aborted and not self.terminated and self.waiting_nodes:
+            self._told_aborted = True
+            self.info("Job step aborted: Waiting up to 32 seconds for job step to finish.")
 
     def _write(self, node: str, rank: int, stream: int, end: int, data: bytes) -> None:
         assert self._output is not None
@@ -243,111 +271,125 @@ class StepRun:
         self._marks[rank, stream] = (node, end)
         self.sessions[node].delivered(rank, stream, end, len(data))
 
+    def _task_ended(self, node: str, rank: int, found: Any) -> None:
+        if rank in self.ends:
+            return
+        end = exits.TaskEnd(node, rank, found.code, found.signal, found.oom, found.core_dumped)
+        self.ends[rank] = end
+        now = time.monotonic()
+        if self.wishes.verbose and not exits.exit_code(end):
+            self.info(f"{node}: task {rank}: Completed")
+        if exits.describe(end):
+            self._untold_since = self._untold_since if self._untold else now
+            self._untold.append(end)
+        if self.wishes.rules.task_ended(bad=bool(exits.exit_code(end)), now=now):
+            self._tell_ends()
+            if len(self.ends) < len(self.places):
+                self._terminate()
+
+    def _tell_ends(self) -> None:
+        for line in exits.lines(self._untold):
+            self.ctx.error(line)
+        self._untold.clear()
+
     def _node_ended(self, node: str, end: "agent_pb2.StepExit") -> int | None:
         for part in end.ranks:
-            found = part.exit
-            self.ends[part.rank] = exits.TaskEnd(
-                node, part.rank, found.code, found.signal, found.oom, found.core_dumped
-            )
-        missing = [
-            rank for rank, (where, _) in self.places.items() if where == node and rank not in self.ends
-        ]
-        for rank in missing:
-            whole = end.exit
-            self.ends[rank] = exits.TaskEnd(
-                node, rank, whole.code, whole.signal, whole.oom, whole.core_dumped
-            )
+            self._task_ended(node, part.rank, part.exit)
+        for rank in [rank for rank, (where, _) in self.places.items() if where == node]:
+            self._task_ended(node, rank, end.exit)
         for (rank, stream), (where, offset) in self._marks.items():
             if where == node:
                 self.sessions[node].delivered(rank, stream, offset, 0, flush=True)
         self.sessions[node].done = True
+        self.links.over(node)
         self.waiting_nodes.discard(node)
         return None if self.waiting_nodes else self._finish()
 
     def _node_failed(self, node: str, failure: CallFailed) -> int | None:
+        self.links.over(node)
         self.ctx.error(f"{node}: lost contact with StepId={self.step}: {failure.text}")
+        self._give_up(node)
+        return None if self.waiting_nodes else self._finish()
+
+    def _give_up(self, node: str) -> None:
+        """The ends of its tasks will not be known."""
         for rank, (where, _) in self.places.items():
             if where == node and rank not in self.ends:
                 self.ends[rank] = exits.TaskEnd(node, rank, 1, 0, False, False)
         self.waiting_nodes.discard(node)
-        return None if self.waiting_nodes else self._finish()
 
     def _finish(self) -> int:
         if self._output is not None:
             self._output.finish(self.places)
-        for line in exits.lines(self.ends.values(), self.step):
-            self.ctx.info(line)
+        self._tell_ends()
+        if any(end.signal and not end.oom for end in self.ends.values()):
+            self.ctx.info(f"Force Terminated StepId={self.step}")
         return exits.overall(self.ends.values())
+
+    # Signals and ends from here.
 
     def _signalled(self, number: int) -> int | None:
         if not self.sessions:
-            if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-                self._cancel()
-                self._info(f"Job allocation {self.job_id} has been revoked")
-                return 1
-            return None
-        if number != signal.SIGINT:
-            for one in self.sessions.values():
-                one.send_signal(number)
+            return self.signalled_early(number)
+        if number != signal.SIGINT or self.wishes.pty is not None:
+            self._send(number)
             return None
         now = time.monotonic()
         first = now - self._last_interrupt > INTERRUPT_SECS
         self._last_interrupt = now
         if first and not self.wishes.one_interrupt:
-            self._info("interrupt (one more within 1 sec to abort)")
-            alive = {rank: rank not in self.ends for rank in self.places}
-            for line in exits.running_lines(alive, self.step):
-                self._info(line)
+            if self.wishes.silent_interrupt:
+                self.info(f"sending Ctrl-C to StepId={self.step}")
+                self._send(signal.SIGINT)
+                return None
+            self.info("interrupt (one more within 1 sec to abort)")
+            for line in exits.state_lines(self.places, self.ends, self.step):
+                self.info(line)
             return None
         self._interrupts += 1
         if self._interrupts == 1:
-            self._info(f"sending Ctrl-C to StepId={self.step}")
-            for one in self.sessions.values():
-                one.send_signal(signal.SIGINT)
+            self.info(f"sending Ctrl-C to StepId={self.step}")
+            self._send(signal.SIGINT)
         # The tasks may have ended by themselves by now; what has not is ended by the controller.
         self._cancel()
         return None
 
-    def _cancel(self) -> None:
-        """End the job; that this does not work is said, since it then goes on without us."""
+    def _send(self, number: int) -> None:
+        for one in self.sessions.values():
+            one.send_signal(number)
+
+    def _terminate(self) -> None:
+        """End the step by a rule of its own."""
+        from spur_proto import controller_pb2 as pb
+
+        assert self.rid is not None
+        self.terminated = True
+        self.info(f"Terminating StepId={self.step}")
+        self._cancel(pb.JobTarget(job_id=self.rid[0], step_id=self.rid[2]))
+
+    def _cancel(self, target: "controller_pb2.JobTarget | None" = None) -> None:
+        """End the step; that this does not work is said, since it then goes on without us."""
         from spur_proto import controller_pb2 as pb
 
         if self._cancelled:
             return
         self._cancelled = True
-        request = pb.CancelJobRequest(targets=[pb.JobTarget(job_id=self.job_id)])
+        target = target or self.target()
+        request = pb.CancelJobRequest(targets=[target])
         try:
-            self.transport.call("CancelJob", request, pb.CancelJobResponse, timeout=10.0)
+            answer = self.transport.call("CancelJob", request, pb.CancelJobResponse, timeout=10.0)
+            text = next((r.text for r in answer.results if r.code not in ("", *_OVER)), "")
         except CallFailed as failure:
-            self.ctx.error(f"job {self.job_id} could not be cancelled: {failure.text}")
+            text = failure.text
+        if text:
+            what = f"StepId={self.step}" if target.HasField("step_id") else f"job {target.job_id}"
+            self.ctx.error(f"{what} could not be cancelled: {text}")
 
-    def _info(self, text: str) -> None:
-        if not self.wishes.quiet:
+    def info(self, text: str) -> None:
+        """Say it unless nothing is to be said."""
+        if text and not self.wishes.quiet:
             self.ctx.info(text)
 
 
-class OutputFactory:
-    """Makes the output once the job's shape is known."""
-
-    def __init__(self, ctx: Context, out: str, err: str, *, label: bool, append: bool, work_dir: str) -> None:
-        self._ctx = ctx
-        self._out = out
-        self._err = err
-        self._label = label
-        self._append = append
-        self._work_dir = work_dir
-
-    def __call__(self, job: "common_pb2.JobInfo", tasks: int) -> Output:
-        from spur_core.grammar.filepattern import PatternValues
-
-        width = len(str(max(tasks - 1, 0))) if self._label else 0
-        values = PatternValues(job.job_id, None, None, 0, 0, "", 0, job.user, job.name, job.restarts)
-        return Output(
-            self._ctx,
-            self._out,
-            self._err,
-            width=width,
-            append=self._append,
-            values=values,
-            work_dir=self._work_dir,
-        )
+#: Answers to a cancel that say that there is nothing left to end.
+_OVER = ("no_such_job", "already_done", "wrong_state", "not_found", "illegal_transition")

@@ -1,19 +1,24 @@
-"""srun outside an allocation: submit, wait, run, exit as the command did."""
+"""srun: run a command on allocated nodes, in an allocation of its own or in the one around it."""
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop
 from spur_cli.options import submit_table
 from spur_cli.submit import layers
-from spur_cli.submit.request import Builder
 from spur_cli.submit.sbatch import USAGE_CODE, cluster_name, exit_code, with_exit_code
 from spur_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spur_cli.step.setup import Setup
 
 MPI_LIST = "MPI plugin types are...\n\tnone\n"
 #: Set to run a job of its own even inside an allocation.
 NEW_JOB = "SPUR_SRUN_NEW_JOB"
 _IMMEDIATE_TEXTS = ("Requested nodes are busy", "Immediate execution impossible")
+#: Options that only mean something inside an allocation.
+_ONLY_INSIDE = ("overcommit", "relative")
 
 
 def run(ctx: Context) -> int:
@@ -31,59 +36,61 @@ def _run(ctx: Context) -> int:
         ctx.out(MPI_LIST)
         return 0
     inside = ctx.env.get("SLURM_JOB_ID") or ctx.env.get("SPUR_JOB_ID")
-    if words.has("jobid") or (inside and not ctx.env.get(NEW_JOB)):
-        where = words.get("jobid") or inside
-        raise ctx.stop(f"steps inside an allocation (job {where}) come with a later release")
-    values = layers.merge(ctx, layers.variables(ctx, table, USAGE_CODE), words.values)
-    if "verbose" in values and "quiet" in values:
+    below = layers.variables(ctx, table, USAGE_CODE)
+    if ("verbose" in words.values or "verbose" in below) and ("quiet" in words.values):
         raise ctx.fatal("don't specify both --verbose (-v) and --quiet (-Q)", USAGE_CODE)
     if not words.operands:
         raise ctx.fatal("No command given to execute.")
+    if words.has("jobid") or (inside and not ctx.env.get(NEW_JOB)):
+        from spur_cli.step.inside import run_step
+
+        return run_step(ctx, words, below, words.get("jobid") or inside or "")
+    return _own_job(ctx, layers.merge(ctx, below, words.values), words.values, words.operands)
+
+
+def _own_job(ctx: Context, values: layers.Values, given: layers.Values, command: list[str]) -> int:
+    from spur_cli.step.setup import Setup
+    from spur_cli.submit.request import Builder
+
+    for name in _ONLY_INSIDE:
+        if name in given:
+            raise ctx.stop(f"--{name} is for steps inside an allocation", USAGE_CODE)
     fields = Builder(ctx, values).build()
-    command = words.operands
-    fields["argv"] = [os.fsencode(word) for word in command]
+    setup = Setup(ctx, values, given, command, _tasks(fields))
+    if "commands" in setup.step:
+        fields["num_tasks"] = setup.tasks
+    fields["argv"] = [os.fsencode(word) for word in setup.argv]
     fields["srun_job"] = True
+    fields["step"] = setup.step
+    fields["stdin_path"] = setup.source.path
     fields["name"] = values.get("job-name") or command[0].rsplit("/", 1)[-1]
     fields["command"] = " ".join(command)
     fields["submit_line"] = " ".join([ctx.name, *ctx.argv])
-    stdin = _stdin(ctx, values, fields)
-    return _launch(ctx, values, fields, stdin)
+    return _launch(setup, values, fields)
 
 
-def _stdin(ctx: Context, values: layers.Values, fields: dict[str, object]) -> int | None:
-    """The descriptor that the tasks read from; None = their input is empty.
-
-    Raises:
-        Stop: the file cannot be opened, or input for one of several tasks is asked for.
-    """
-    text = values.get("input") or "all"
-    if text.lower() == "all":
-        return ctx.stdin
-    if text.lower() == "none":
-        return None
-    if text.isascii() and text.isdigit():
-        shape = {fields.get("num_tasks", 1), fields.get("max_nodes", 1), fields.get("tasks_per_node", 1)}
-        if text == "0" and shape == {1}:
-            return ctx.stdin
-        raise ctx.stop(f"--input={text} with several tasks is not supported by this release", USAGE_CODE)
-    if "%" in text and not text.startswith("\\"):
-        raise ctx.stop(f"--input={text}: a pattern is not supported by this release", USAGE_CODE)
-    try:
-        return os.open(ctx.path(text.removeprefix("\\")), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise ctx.stop(f"Could not open stdin file {text}: {error.strerror}") from None
+def _tasks(fields: dict[str, Any]) -> int | None:
+    """How many tasks there will be; None when a range of nodes leaves it open."""
+    if "num_tasks" in fields:
+        return int(fields["num_tasks"])
+    low, high = fields.get("min_nodes", 1), fields.get("max_nodes", 1)
+    return low * fields.get("tasks_per_node", 1) if low == high else None
 
 
-def _launch(ctx: Context, values: layers.Values, fields: dict[str, object], stdin: int | None) -> int:
-    from spur_cli.step.run import OutputFactory, StepRun, Wishes
+def _launch(setup: "Setup", values: layers.Values, fields: dict[str, Any]) -> int:
+    from spur_cli.step.job_run import JobRun
+    from spur_cli.step.local import run_program
     from spur_cli.submit import send
     from spur_cli.submit.request import message
     from spur_cli.transport import Transport
 
+    ctx = setup.ctx
     test_only = "test-only" in values
     try:
         transport = Transport(ctx, values.get("controller"))
         cluster_name(ctx, transport, values.get("clusters"))
+        if not test_only:
+            run_program(ctx, "prolog", values.get("prolog"), setup.argv, {})
         answer = send.submit(ctx, transport, message(fields), test_only=test_only)
     except ConfigError as error:
         raise ctx.fatal(error.text) from None
@@ -94,20 +101,12 @@ def _launch(ctx: Context, values: layers.Values, fields: dict[str, object], stdi
     if test_only:
         ctx.info(answer.test_result)
         return 0
-    out = OutputFactory(
-        ctx,
-        values.get("output") or "",
-        values.get("error") or "",
-        label="label" in values,
-        append=fields.get("open_mode") == "append",
-        work_dir=ctx.cwd,
-    )
-    wishes = Wishes(
-        quiet="quiet" in values,
-        one_interrupt="disable-status" in values or "quit-on-interrupt" in values,
-        stdin=stdin,
-    )
-    return StepRun(ctx, transport, answer.job_id, wishes, out).run()
+    out = setup.output(append=fields.get("open_mode") == "append")
+    try:
+        return JobRun(ctx, transport, answer.job_id, setup.wishes(), out).run()
+    finally:
+        job = {"SLURM_JOB_ID": str(answer.job_id), "SLURM_STEP_ID": "0"}
+        run_program(ctx, "epilog", values.get("epilog"), setup.argv, job)
 
 
 def _refused(ctx: Context, values: layers.Values, failure: CallFailed, test_only: bool) -> Stop:

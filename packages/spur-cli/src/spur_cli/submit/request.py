@@ -73,6 +73,10 @@ class Builder:
         ):
             if self._given(option) is not None:
                 self.fields[field] = self._given(option)
+        if self._given("distribution"):
+            from spur_core.grammar.counts import parse_distribution
+
+            self.fields["distribution"] = self._parsed("distribution", parse_distribution)
 
     def _counts(self) -> None:
         from spur_core.grammar import counts

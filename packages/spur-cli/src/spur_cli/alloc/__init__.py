@@ -1,0 +1,1 @@
+"""Allocations: salloc, and what an allocation says of itself in variables."""
