@@ -9,9 +9,11 @@ import grpc
 import pytest
 
 from spur_auth import mint
-from spur_core.errors import ConfigError
-from spur_core.ids import STEP_BATCH, STEP_EXTERN
+from spur_core.ids import STEP_BATCH, STEP_EXTERN, RuntimeId
 from spur_core.states import JobState, NodeAvail
+from spur_ctld.api.grpc_errors import Refused
+from spur_ctld.recovery.cohorts import Loss
+from spur_ctld.recovery.policy import loss_op
 from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
 
@@ -136,107 +138,6 @@ async def test_v18_runs_that_are_not_the_reporters_have_no_effect(cluster):
     assert cluster.state.jobs[job].fence is None
 
 
-# -- V19: a name belongs to the agent that registered
-
-
-async def test_v19_a_stranger_cannot_take_a_live_nodes_name(clusters):
-    cluster = await clusters()
-    await cluster.down()
-    cluster.text = cluster.text.replace('mode = "required"', 'mode = "permissive"')
-    await cluster.restart()
-    agent = await cluster.add_agent("n1")
-    now = cluster.clock.time()
-
-    def node(secret: str, name: str = "n1") -> Any:
-        return (("authorization", f"Bearer {mint.mint_node(KEY, name, now, holder=secret)}"),)
-
-    def registration(port: int, boot: str = "boot-9") -> Any:
-        return pb.RegisterAgentRequest(
-            node="n1", address="127.0.0.1", port=port, cpus=4, memory_mb=4000, boot_id=boot, version="1"
-        )
-
-    # The agent of the name upgrades to one that knows a secret.
-    mine = await cluster.stub.RegisterAgent(registration(agent.port, "boot-1"), metadata=node("mine"))
-    job = await cluster.submit(requeue=True)
-    await cluster.in_state(job, JobState.RUNNING)
-    before = cluster.state.applied
-    held = cluster.state.nodes["n1"]
-    strangers = (
-        (),
-        node(""),
-        node("another"),
-        node("mine", "n2"),
-        cluster.user("nobody"),
-        (("authorization", f"Bearer {mint.mint_user(KEY, 'n1', None, 60, now)}"),),
-    )
-    for metadata in strangers:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await cluster.stub.RegisterAgent(registration(1), metadata=metadata)
-        assert caught.value.code() in (CODES.PERMISSION_DENIED, CODES.FAILED_PRECONDITION), metadata
-    # Nor can a copy with the cluster's key speak for it: it is told to register again, and cannot.
-    beat = pb.HeartbeatRequest(node="n1", boot_id="boot-1", has_snapshot=True)
-    code = "credential_not_current"
-    for metadata in (node(""), node("another")):
-        call = cluster.stub.Heartbeat(beat, metadata=metadata)
-        assert await refused(call) == (CODES.UNAUTHENTICATED, code)
-        lost = recover(cluster, "n1", entry(job, 1, STALE), metadata=metadata)
-        assert await refused(lost) == (CODES.UNAUTHENTICATED, code)
-        drain = pb.DrainNodeRequest(node="n1", reason="x")
-        assert await refused(cluster.stub.DrainNode(drain, metadata=metadata)) == (
-            CODES.UNAUTHENTICATED,
-            code,
-        )
-    assert cluster.state.applied == before
-    assert cluster.state.nodes["n1"] == held
-    assert cluster.state.jobs[job].fence is None
-    # The holder comes back any time: with the controller's token, or one it made with key and secret.
-    given = (("authorization", f"Bearer {mine.node_token}"),)
-    for metadata in (given, node("mine")):
-        await cluster.stub.RegisterAgent(registration(agent.port, "boot-1"), metadata=metadata)
-    assert cluster.state.jobs[job].run_attempt == 1
-    # While it only announced a restart its name stays its own, too.
-    await cluster.stub.DeregisterAgent(pb.DeregisterAgentRequest(node="n1"), metadata=given)
-    assert (await refused(cluster.stub.RegisterAgent(registration(1), metadata=node("another"))))[1] == (
-        "node_name_taken"
-    )
-
-
-async def test_v19_the_name_of_a_node_that_is_down_goes_to_its_next_agent(cluster):
-    agent = await cluster.add_agent("n1")
-    now = cluster.clock.time()
-    key = {s: (("authorization", f"Bearer {mint.mint_node(KEY, 'n1', now, holder=s)}"),) for s in ("a", "b")}
-    request = pb.RegisterAgentRequest(
-        node="n1", address="127.0.0.1", port=agent.port, cpus=4, memory_mb=4000, boot_id="boot-1", version="1"
-    )
-    await cluster.stub.RegisterAgent(request, metadata=key["a"])
-    assert (await refused(cluster.stub.RegisterAgent(request, metadata=key["b"])))[1] == "node_name_taken"
-    cluster.clock.ahead += 91
-    await cluster.controller.timers.tick()
-    assert cluster.state.nodes["n1"].avail is NodeAvail.DOWN
-    await cluster.stub.RegisterAgent(request, metadata=key["b"])
-    assert cluster.state.nodes["n1"].avail is NodeAvail.UP
-    assert (await refused(cluster.stub.RegisterAgent(request, metadata=key["a"])))[1] == "node_name_taken"
-    # An administrator decides, and the agent gets a token of its own.
-    answer = await cluster.stub.RegisterAgent(request, metadata=cluster.user())
-    given = (("authorization", f"Bearer {answer.node_token}"),)
-    await cluster.stub.RegisterAgent(request, metadata=given)
-
-
-async def test_v19_two_that_want_a_free_name_do_not_both_get_it(cluster):
-    now = cluster.clock.time()
-
-    def call(secret: str, port: int) -> Any:
-        metadata = (("authorization", f"Bearer {mint.mint_node(KEY, 'n1', now, holder=secret)}"),)
-        request = pb.RegisterAgentRequest(
-            node="n1", address="127.0.0.1", port=port, cpus=1, memory_mb=1000, boot_id="b", version="1"
-        )
-        return cluster.stub.RegisterAgent(request, metadata=metadata)
-
-    found = await asyncio.gather(call("a", 1), call("b", 2), return_exceptions=True)
-    assert [isinstance(one, grpc.aio.AioRpcError) for one in found].count(True) == 1
-    assert cluster.state.nodes["n1"].port == (1 if not isinstance(found[0], Exception) else 2)
-
-
 # -- V20, V21: one fence for an incomplete cohort, none for a complete one
 
 
@@ -267,6 +168,26 @@ async def test_v20_racing_reports_fence_once(cluster):
     assert await recover(cluster, "n1", entry(job, 1, LIVE)) == [FENCE], "the old attempt"
     assert await recover(cluster, "n1", entry(job, 1, STALE)) == [FORGET]
     assert cluster.state.jobs[job].fence is None
+
+
+async def test_v20_the_log_itself_takes_only_one_of_two_fences(cluster):
+    """Two leaders, or two handlers that both looked before either wrote."""
+    agent = await cluster.add_agent("n1")
+    job = await cluster.submit(requeue=True)
+    await cluster.in_state(job, JobState.RUNNING)
+    agent.obeys = False
+    loss = Loss(RuntimeId(job, 1, STEP_BATCH), "n1", "gone")
+    twice = [loss_op(cluster.state, loss, cluster.clock.time()) for _ in range(2)]
+    assert None not in twice
+    found = await asyncio.gather(
+        *(cluster.controller.ledger.commit(op) for op in twice), return_exceptions=True
+    )
+    assert [isinstance(one, Exception) for one in found] == [False, True]
+    agent.obeys = True
+    await reach(lambda: cluster.state.jobs[job].run_attempt == 2)
+    with pytest.raises(Refused):
+        await cluster.controller.ledger.commit(twice[0])
+    assert (cluster.state.jobs[job].run_attempt, cluster.state.jobs[job].recovery_fences) == (2, 1)
 
 
 async def test_v21_an_incomplete_cohort_is_fenced_at_the_deadline(clusters):
@@ -411,6 +332,40 @@ async def test_the_lost_step_of_a_stand_alone_srun_ends_its_allocation(cluster):
     assert (record.exit.code, record.exit.signal, record.reason) == (0, 9, "RaisedSignal:9(Killed)")
 
 
+async def test_a_lost_extern_supervisor_is_replaced(cluster):
+    agent = await cluster.add_agent("n1")
+    job = await cluster.submit(alloc_only=True, script=b"")
+    await cluster.in_state(job, JobState.RUNNING)
+    extern = STEP_EXTERN
+    assert await recover(cluster, "n1", entry(job, 1, STALE, step=extern)) == [RESTORE]
+    agent.held[job, 1, extern] = "lost"
+    await cluster.beat(agent)
+    assert cluster.state.jobs[job].fence is None, "its agent is at work"
+    assert await recover(cluster, "n1", entry(job, 1, STALE, step=extern)) == [RESTORE], "asked again"
+    agent.held[job, 1, extern] = "live"
+    assert await recover(cluster, "n1", entry(job, 1, LIVE, step=extern)) == [KEEP]
+    cluster.clock.ahead += 61
+    await cluster.controller.timers.tick()
+    assert cluster.state.jobs[job].state is JobState.RUNNING
+
+
+async def test_an_extern_supervisor_that_cannot_be_replaced_ends_the_allocation(cluster):
+    await cluster.add_agent("n1")
+    jobs = [await cluster.submit(alloc_only=True, script=b"") for _ in range(2)]
+    for job in jobs:
+        await cluster.in_state(job, JobState.RUNNING)
+    entries = [entry(job, 1, STALE, step=STEP_EXTERN) for job in jobs]
+    assert await recover(cluster, "n1", *entries) == [RESTORE, RESTORE]
+    failed = entry(jobs[0], 1, STALE, step=STEP_EXTERN, detail="restore failed")
+    assert await recover(cluster, "n1", failed) == [FENCE]
+    await cluster.in_state(jobs[0], JobState.NODE_FAIL)
+    # The other agent never says how it went.
+    cluster.clock.ahead += 61
+    await cluster.beat(cluster.agents["n1"], snapshot=False)
+    await cluster.controller.timers.tick()
+    await cluster.in_state(jobs[1], JobState.NODE_FAIL)
+
+
 async def test_a_terminal_job_is_forgotten_and_what_lives_of_it_is_ended(cluster):
     agent = await cluster.add_agent("n1")
     job = await cluster.submit()
@@ -523,40 +478,3 @@ async def test_an_epilog_error_does_not_overwrite_another_drain_and_needs_the_no
     await cluster.stub.UpdateNode(drain, metadata=cluster.user())
     await cluster.stub.ReportJobStatus(request, metadata=cluster.as_node("n1"))
     assert cluster.state.nodes["n1"].reason == "disk"
-
-
-# -- V22: the key file counts everywhere
-
-
-async def test_v22_a_key_in_a_file_is_the_key(clusters, tmp_path):
-    path = tmp_path / "jwt.key"
-    path.write_bytes(KEY + b"\n")
-    path.chmod(0o600)
-    cluster = await clusters()
-    await cluster.down()
-    cluster.text = cluster.text.replace(f'jwt_key = "{KEY.decode()}"', f'jwt_key_file = "{path}"')
-    await cluster.restart()
-    agent = await cluster.add_agent("n1")
-    answer = await cluster.register(agent)
-    given = (("authorization", f"Bearer {answer.node_token}"),)
-    beat = pb.HeartbeatRequest(node="n1", boot_id="boot-1")
-    await cluster.stub.Heartbeat(beat, metadata=given)
-    await cluster.stub.GetJobs(pb.GetJobsRequest(), metadata=cluster.user())
-    assert (await refused(cluster.stub.GetJobs(pb.GetJobsRequest())))[1] == "credential_missing"
-    # The agent checks the controller's tokens and the launch statement with the same key.
-    job = await cluster.submit()
-    await cluster.in_state(job, JobState.RUNNING)
-
-
-@pytest.mark.parametrize("fault", ["missing", "open", "empty", "short"])
-async def test_v22_a_key_file_that_cannot_be_used_is_not_no_key(clusters, tmp_path, fault):
-    path = tmp_path / "jwt.key"
-    if fault != "missing":
-        path.write_bytes({"open": KEY, "empty": b"\n", "short": b"abc"}[fault])
-        path.chmod(0o644 if fault == "open" else 0o600)
-    cluster = await clusters()
-    text = cluster.text.replace(f'jwt_key = "{KEY.decode()}"', f'jwt_key_file = "{path}"')
-    good, cluster.text = cluster.text, text
-    with pytest.raises(ConfigError, match="jwt_key_file"):
-        cluster.make()
-    cluster.text = good
