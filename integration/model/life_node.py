@@ -223,6 +223,9 @@ class Agent:
     def launch(self, rid: RuntimeId) -> bool:
         """LaunchJob or RunCommand; whether the step is here now."""
         if rid in self.table:
+            supervisor = self.node.supervisors.get(rid)
+            if supervisor is not None:
+                supervisor.do(supervisor.machine.start())  # an answer may have been lost: asked again
             return self.table[rid].phase is not Phase.LOST
         if rid in self.node.ledger or any(r.run_attempt > rid.run_attempt for r in self.table):
             return False

@@ -81,9 +81,8 @@ class Controller:
 
     # -- effects, each safe to repeat
 
-    def dispatch(self) -> None:
+    def dispatch(self, attempt: int) -> None:
         """DispatchBegin, then the launch leaves."""
-        attempt = self.job.run_attempt + 1
         result = self.do(
             ops.DispatchBegin(
                 at=0,
@@ -206,7 +205,13 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.ctl.job.run_attempt < MOST_ATTEMPTS)
     @rule()
     def dispatch(self) -> None:
-        self.ctl.dispatch()
+        self.ctl.dispatch(self.ctl.job.run_attempt + 1)
+
+    @precondition(lambda self: self.ctl.job.state is JobState.PENDING and self.ctl.job.run_attempt)
+    @rule()
+    def dispatch_of_a_late_proposer(self) -> None:
+        """It has not heard of the attempt that was, and proposes its number again."""
+        self.ctl.dispatch(self.ctl.job.run_attempt)
 
     @precondition(lambda self: self.ctl.job.state is JobState.RUNNING)
     @precondition(lambda self: self.ctl.job.next_step_id < MOST_STEPS)
