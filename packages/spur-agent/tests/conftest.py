@@ -1,6 +1,7 @@
 """A scripted controller (a real gRPC peer) and real agents as subprocesses."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pwd
@@ -51,6 +52,9 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
         verdicts: verdicts of the next reports, then `verdict` for ever.
         silent: reports are taken and never answered while it is set.
         refuse: status with which reports are refused while it is set.
+        recover: the verdict on one entry of a recovery report; None = a controller of the first release,
+            which knows no such report.
+        recoveries: every entry of every recovery report, in order.
     """
 
     def __init__(self) -> None:
@@ -63,6 +67,10 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
         self.verdicts: list[int] = []
         self.verdict = pb.REPORT_VERDICT_ACCEPTED
         self.silent = False
+        self.recover: Callable[[pb.RecoveryEntry], int] | None = None
+        self.recoveries: list[pb.RecoveryEntry] = []
+        self.recovery_requests: list[pb.ReportStepdRecoveryRequest] = []
+        self.drain_refusals = 0
         self.refuse: grpc.StatusCode | None = None
         self.register_again = False
         self.unauthenticated_beats = 0
@@ -108,8 +116,28 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
         return pb.DeregisterAgentResponse()
 
     async def DrainNode(self, request: Any, context: Any) -> pb.DrainNodeResponse:
+        if self.drain_refusals:
+            self.drain_refusals -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "as told")
         self.drains.append(request)
         return pb.DrainNodeResponse()
+
+    async def ReportStepdRecovery(self, request: Any, context: Any) -> pb.ReportStepdRecoveryResponse:
+        self._note("ReportStepdRecovery", context)
+        if self.recover is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "a release without it")
+        self.recovery_requests.append(request)
+        self.recoveries.extend(request.entries)
+        answers = []
+        for entry in request.entries:
+            verdict = self.recover(entry)  # type: ignore[misc]  # checked above
+            if verdict:
+                answers.append(pb.RecoveryAnswer(rid=entry.rid, verdict=verdict, verdict_id="v1"))
+        return pb.ReportStepdRecoveryResponse(answers=answers)
+
+    def said_of(self, rid: RuntimeId) -> list[int]:
+        """The states in which that run was reported, one after the other."""
+        return [e.state for e in self.recoveries if (e.rid.job_id, e.rid.run_attempt, e.rid.step_id) == rid]
 
     async def ReportJobStatus(self, request: Any, context: Any) -> pb.ReportJobStatusResponse:
         self.reports.append(request)
@@ -179,7 +207,8 @@ class Agent:
     async def kill(self, number: int = signal.SIGKILL) -> int:
         """Send a signal and wait for the end; the exit status."""
         assert self._process is not None
-        self._process.send_signal(number)
+        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+            self._process.send_signal(number)
         async with asyncio.timeout(PATIENCE):
             status = await self._process.wait()
         self._process = None

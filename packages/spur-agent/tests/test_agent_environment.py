@@ -11,7 +11,7 @@ from spur_agent.local_spec import NodeRules, rlimit
 from spur_agent.local_spec import build as build_for_supervisor
 from spur_agent.share import Share, whole
 from spur_core.errors import RequestError
-from spur_core.ids import STEP_BATCH
+from spur_core.ids import STEP_BATCH, STEP_EXTERN, STEP_INTERACTIVE
 from spur_proto import agent_pb2, common_pb2
 from spur_proto_lite.launch_spec import LaunchSpec
 
@@ -196,6 +196,130 @@ def test_a_numbered_step_has_the_step_variables_and_leaves_ranks_to_the_tasks():
     task = local.tasks[1].env
     assert (task["SLURM_PROCID"], task["SPUR_LOCALID"], task["SLURM_GTIDS"]) == ("3", "1", "2,3")
     assert (task["LOCAL_RANK"], task["LOCAL_WORLD_SIZE"], task["SPUR_TASK_OFFSET"]) == ("1", "2", "2")
+
+
+def test_a_further_steps_names_tell_the_step_and_those_with_job_its_job():
+    spec = wire(
+        step=4,
+        tasks_given=True,
+        step_nodes=["n2", "n5"],
+        step_node_index=0,
+        step_tasks=3,
+        step_tasks_per_node_text="2,1",
+        distribution="cyclic",
+        srun_host="shell",
+        srun_address="192.0.2.9",
+        environment=b"SLURM_NODEID=7 SLURM_CPU_BIND=cores SLURM_CPU_BIND_LIST=0x1 SLURM_MPI_TYPE=x".split(),
+    )
+    spec.shape.mpi = "none"
+    gpus = GresGrant("gpu", "a", (0, 1, 2))
+    share = Share(
+        Grant((4,), 10, (GresGrant("gpu", "a", (2,)),)),
+        Grant((2, 3, 4, 5), 900, (gpus,)),
+    )
+    pairs = [e.decode().partition("=") for e in build_env(spec, share, HERE, {"CPU_BIND_TYPE": "none"})]
+    env = {name: value for name, _, value in pairs}
+    expected = {
+        "STEP_ID": "4",
+        "STEP_NODELIST": "n[2,5]",
+        "STEP_NUM_NODES": "2",
+        "STEP_NUM_TASKS": "3",
+        "STEP_TASKS_PER_NODE": "2,1",
+        "NNODES": "2",
+        "NTASKS": "3",
+        "NPROCS": "3",
+        "TASKS_PER_NODE": "2,1",
+        "NODEID": "0",
+        "JOB_NUM_NODES": "3",
+        "JOB_NODELIST": "n[1-2,10]",
+        "NODELIST": "n[1-2,10]",
+        "JOB_CPUS_PER_NODE": "4(x2),2",
+        "CPUS_ON_NODE": "1",
+        "JOB_GPUS": "0,1,2",
+        "STEP_GPUS": "2",
+        "GPUS_ON_NODE": "1",
+        "DISTRIBUTION": "cyclic",
+        "SRUN_COMM_HOST": "shell",
+        "SUBMIT_HOST": "login",
+        "LAUNCH_NODE_IPADDR": "192.0.2.9",
+        "MPI_TYPE": "none",
+        "CPU_BIND_TYPE": "none",
+    }
+    for name, value in expected.items():
+        assert env[f"SLURM_{name}"] == env[f"SPUR_{name}"] == value, name
+    assert env["CUDA_VISIBLE_DEVICES"] == "2"
+    assert env["SRUN_DEBUG"] == "3"
+    for name in ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_PROCID", "RANK", "MASTER_ADDR"):
+        assert name not in env, name
+
+
+def test_a_step_without_devices_sees_none_but_knows_its_jobs():
+    job = Grant((0, 1), 1, (GresGrant("gpu", "", (1,)),))
+    share = Share(Grant((0, 1), 1), job)
+    env = dict(e.decode().split("=", 1) for e in build_env(wire(step=0), share, HERE))
+    assert (env["CUDA_VISIBLE_DEVICES"], env["SLURM_JOB_GPUS"]) == ("-1", "1")
+    assert "SLURM_STEP_GPUS" not in env
+    assert "SLURM_GPUS_ON_NODE" not in env
+
+
+def test_an_allocation_has_no_variables_of_tasks():
+    env = env_of(wire(step=STEP_EXTERN, tasks_given=True, job_tasks=6))
+    for name in (
+        "SLURM_PROCID",
+        "SLURM_LOCALID",
+        "SLURM_NODEID",
+        "SLURM_GTIDS",
+        "SPUR_TASK_OFFSET",
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "OMP_NUM_THREADS",
+        "SLURM_STEP_ID",
+    ):
+        assert name not in env, name
+    assert (env["SLURM_JOB_ID"], env["SLURM_NTASKS"], env["SLURM_NNODES"]) == ("5", "6", "3")
+
+
+def test_an_interactive_shell_stands_for_the_whole_allocation():
+    env = env_of(wire(step=STEP_INTERACTIVE, tasks_given=True, job_tasks=6, step_tasks=1))
+    assert (env["SLURM_NTASKS"], env["SLURM_PROCID"]) == ("6", "0")
+    assert "SLURM_STEP_ID" not in env
+
+
+def test_wishes_for_steps_pass_through_a_batch_job():
+    env = env_of(wire(environment=[b"SLURM_CPU_BIND=cores", b"SLURM_DISTRIBUTION=cyclic"]))
+    assert (env["SLURM_CPU_BIND"], env["SLURM_DISTRIBUTION"]) == ("cores", "cyclic")
+
+
+def test_a_hold_needs_nothing_to_run_and_runs_nothing():
+    spec = wire(hold=True, job_lifetime=True)
+    grant = Grant((0, 1), 900)
+    local = build_local(spec, build(spec, grant, HERE), (100,), grant, RULES)
+    assert (local.hold, local.job_lifetime, local.script, local.tasks) == (True, True, "", ())
+    numbered = build_local(wire(step=0, script=b"", hold=True), [], (), grant, RULES)
+    assert (numbered.hold, numbered.task_list()) == (True, ())
+
+
+def test_the_limits_of_the_job_stand_beside_those_of_the_step():
+    share = Share(Grant((4,), 100), Grant((2, 3, 4), 900))
+    spec = wire(step=1, exact=True)
+    spec.slice.CopyFrom(common_pb2.NodeSlice(node="n2", cpus=1, memory_mb=100, ranks=[0]))
+    local = build_local(spec, [], (), share, RULES)
+    assert (local.cpus, local.cpu_ids, local.memory_mb) == (1, (4,), 100)
+    assert (local.job_cpus, local.job_cpu_ids, local.job_memory_mb) == (3, (2, 3, 4), 900)
+    spec.job_slice.CopyFrom(common_pb2.NodeSlice(node="n2", cpus=2, memory_mb=900))
+    assert build_local(spec, [], (), share, RULES).job_cpus == 2
+    batch = build_local(wire(), [], (), Grant((0, 1, 2, 3), 900), RULES)
+    assert (batch.job_cpus, batch.job_cpu_ids, batch.job_memory_mb) == (4, (0, 1, 2, 3), 900)
+    unpinned = build_local(spec, [], (), share, RULES._replace(pinned=False))
+    assert (unpinned.cpu_ids, unpinned.job_cpu_ids) == ((), ())
+
+
+@pytest.mark.parametrize(("sent", "rank"), [(None, None), (0, 0), (3, 3), (0xFFFFFFFF, -1)])
+def test_which_task_gets_the_input(sent, rank):
+    spec = wire(step=0)
+    if sent is not None:
+        spec.shape.stdin_rank = sent
+    assert build_local(spec, [], (), Grant((), 0), RULES).stdin_rank == rank
 
 
 @pytest.mark.parametrize("entry", [b"NOEQUALS", b"=value", b"", b"A=b\0c"])

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from pathlib import Path
 
 import grpc
 import pytest
@@ -267,7 +268,7 @@ async def test_a_newer_attempt_displaces_every_step_of_the_older(node, controlle
     assert not any(who is not None and procfs.is_alive(who) for who in identities)
     await tools.until(lambda: len(controller.reports) == 4, "all of the old attempt's ends")
     assert {r.rid.run_attempt for r in controller.reports} == {1}
-    await tools.until(lambda: node.sessions == [extern(77, 2).dirname()], "only the new attempt")
+    await tools.until(lambda: node.sessions == [extern(77, 2).dirname()], "only the new attempt", 10)
     # Nothing that was meant for the old attempt touches the new one.
     assert (await run(node, tools, step(RuntimeId(77, 2, 0), "sleep 1000"))).success
     assert not await node.cancel(RuntimeId(77, 1, 0), grace_secs=0)
@@ -370,3 +371,48 @@ async def test_no_step_starts_once_its_job_is_over(node, controller, job, step, 
     await tools.until(lambda: not node.sessions, "end")
     await refused(run(node, tools, late), grpc.StatusCode.NOT_FOUND)
     assert os.listdir(node.state / "runtime" / "sessions") == []
+
+
+def limit_of(group, *names):
+    """The first of these files of a group that is there, as a number; None if the hierarchy has none."""
+    for name in names:
+        path = Path(group) / name
+        if path.exists():
+            return path.read_text().split()[0]
+    return None
+
+
+@pytest.mark.root
+async def test_limits_hold_for_the_job_and_for_each_step(node, controller, job, step, gate, tools):
+    """Whichever step came first has made the job's group; every step has one of its own in it."""
+    assert (await node.launch(job(extern(83)))).success
+    fifo, rid = gate(), RuntimeId(83, 1, 0)
+    assert (await run(node, tools, step(rid, f"read x < {fifo}", cpus=2, exact=True, memory_mb=48))).success
+    groups = tools.descriptor_of(node, rid.dirname())["cgroup"]
+    found = {}
+    for group in groups:
+        for which, path in (("step", group), ("job", os.path.dirname(group))):
+            for kind, names in {
+                "memory": ("memory.max", "memory.limit_in_bytes"),
+                "cpu": ("cpu.max", "cpu.cfs_quota_us"),
+                "pids": ("pids.max",),
+            }.items():
+                value = limit_of(path, *names)
+                if value is not None:
+                    found[which, kind] = int(value)
+    assert found == {
+        ("step", "memory"): 48 << 20,
+        ("job", "memory"): 300 << 20,
+        ("step", "cpu"): 200000,
+        ("job", "cpu"): 400000,
+        ("step", "pids"): 1024,
+        ("job", "pids"): 1024,
+    }
+    tools.open_gate(fifo)
+    await tools.until(lambda: controller.reports, "report")
+    # A step that takes too much is killed for it; its job goes on.
+    hungry = step(RuntimeId(83, 1, 1), "head -c 400000000 /dev/zero | tail", memory_mb=32)
+    assert (await run(node, tools, hungry)).success
+    await tools.until(lambda: len(controller.reports) == 2, "report")
+    assert controller.reports[1].exit.oom
+    assert (await node.probe(extern(83))).active

@@ -10,14 +10,14 @@ import os
 import time
 from typing import Final
 
-from spur_agent import claim, leftovers
+from spur_agent import claim, halt, leftovers
 from spur_agent.keeper import Keeper
 from spur_agent.logs import value
 from spur_agent.sessions import Session, SessionTable
 from spur_agent.spawner import SupervisorSource
 from spur_core import faults
 from spur_core.errors import StateError, Unreachable
-from spur_core.linux import fsync, pidfd, private_dir, procfs
+from spur_core.linux import fsync, private_dir, procfs
 from spur_core.linux.cgroup_layout import Root
 from spur_proto import agent_pb2 as pb
 from spur_proto_lite import control, journal
@@ -148,7 +148,7 @@ class BringUp:
     async def undo(self, session: Session, keep_directory: bool) -> None:
         """Leave nothing of a launch that failed."""
         if session.stepd is not None:
-            await stop_supervisor(session)
+            await halt.stop(session.stepd)
             # A supervisor that died half-way through `start` has made groups, and tasks that wait in them.
             await self._keeper.kill_leftovers(session)
         if keep_directory:
@@ -157,20 +157,6 @@ class BringUp:
             session.settled.set()
             return
         await self._keeper.remove(session)
-
-
-async def stop_supervisor(session: Session, patience: float = 1.0) -> None:
-    """TERM, `patience` seconds, KILL: to exactly this supervisor."""
-    assert session.stepd is not None
-    for number, wait in ((15, patience), (9, 5.0)):
-        if not pidfd.send_checked(session.stepd, number):
-            return
-        deadline = time.monotonic() + wait
-        while time.monotonic() < deadline:
-            if not procfs.is_alive(session.stepd, session.stepd.boot_id):
-                return
-            await asyncio.sleep(0.01)
-    log.error("supervisor_survives step=%s pid=%d", session.rid, session.stepd.pid)
 
 
 class DirectoryTaken(LaunchFailed):

@@ -97,6 +97,11 @@ class Sibling:
                 self.is_over = True
                 self.close()
 
+    def gone(self) -> None:
+        """Its session has been deleted."""
+        self.is_over = True
+        self.close()
+
     def close(self) -> None:
         """Drop the connection; the next look makes another."""
         if self._fd >= 0:
@@ -126,9 +131,13 @@ class Siblings:
     def look(self) -> list[RuntimeId]:
         """Go on with each of them; those that are not over."""
         with self._privileges.root():
-            for rid in self._sessions():
+            there = self._sessions()
+            for rid in there:
                 path = self._state.session(rid).control
                 self._known.setdefault(rid, Sibling(self._loop, path, rid, self._reason)).look()
+            for rid in self._known.keys() - there:
+                # The agent deletes a session only once it is over to the last.
+                self._known[rid].gone()
         return [rid for rid, sibling in self._known.items() if not sibling.is_over]
 
     def _sessions(self) -> list[RuntimeId]:
