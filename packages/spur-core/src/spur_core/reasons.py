@@ -30,6 +30,8 @@ LAUNCH_FAILURE = "JobLaunchFailure"
 NON_ZERO_EXIT = "NonZeroExitCode"
 RAISED_SIGNAL = "RaisedSignal"
 TIME_LIMIT = "TimeLimit"
+#: The client behind an allocation was silent for too long.
+INACTIVE_LIMIT = "InactiveLimit"
 DEADLINE = "DeadLine"
 OUT_OF_MEMORY = "OutOfMemory"
 CLEANING = "Cleaning"

@@ -10,7 +10,7 @@ from spur_ctld.accounting.writer import OutboxWriter
 from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import OutboxAck
-from spur_ctld.state.records import AcctRow
+from spur_ctld.state.records import AcctRow, StepAcct
 
 
 class _LiveOutbox:
@@ -23,6 +23,11 @@ class _LiveOutbox:
     def outbox(self) -> dict[tuple[int, int], AcctRow]:
         state: ClusterState = self._site.ledger.state
         return state.outbox
+
+    @property
+    def step_outbox(self) -> dict[tuple[int, int, int], StepAcct]:
+        state: ClusterState = self._site.ledger.state
+        return state.step_outbox
 
 
 class History:

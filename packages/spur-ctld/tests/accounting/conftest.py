@@ -30,6 +30,10 @@ class Cluster:
     def outbox(self) -> dict[tuple[int, int], Any]:
         return self.state.outbox
 
+    @property
+    def step_outbox(self) -> dict[tuple[int, int, int], Any]:
+        return self.state.step_outbox
+
     def apply(self, op: Any) -> Any:
         self.index += 1
         return apply(self.state, self.index, op)[0]

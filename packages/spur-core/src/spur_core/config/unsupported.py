@@ -39,7 +39,6 @@ TABLE: tuple[Row, ...] = (
     Row("scheduler.fairshare_halflife_days", "fair share", (14,)),
     Row("scheduler.max_jobs_per_cycle", "a bound on one pass"),
     Row("scheduler.resv_overrun_minutes", "reservations"),
-    Row("scheduler.inactive_limit_secs", "reaping of silent allocations"),
     Row("scheduler.preempt_type", "preemption"),
     Row("scheduler.preempt_exempt_time", "preemption"),
     Row("partitions.preempt_mode", "preemption"),

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -70,6 +70,7 @@ _STEP_FIELDS = (
     "system_secs",
     "max_rss_kb",
     "max_rss_node",
+    "layout",
 )
 
 
@@ -231,9 +232,24 @@ async def find(
             by_run[(row["job_id"], row["attempt"], row["submit_at"])] = message
         if found and not request.without_steps:
             await _add_steps(connection, cluster, by_run)
+            if any(target.HasField("step_id") for target in request.jobs):
+                _only_named_steps(response.jobs, request)
     if len(found) == page_size(request):
         response.next_page_token = str(parse.page_token(request.page_token) + len(found))
     return response
+
+
+def _only_named_steps(found: "Iterable[pb.JobHistory]", request: pb.GetJobHistoryRequest) -> None:
+    """Of jobs that are named by single steps only, drop the others."""
+    for job in found:
+        own = (job.job_id, job.array_job_id if job.HasField("array_job_id") else job.job_id)
+        named = [target for target in request.jobs if target.job_id in own]
+        if not named or not all(target.HasField("step_id") for target in named):
+            continue
+        wanted = {target.step_id for target in named}
+        kept = [step for step in job.steps if step.step_id in wanted]
+        del job.steps[:]
+        job.steps.extend(kept)
 
 
 async def _add_steps(

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from spur_ctld.state.records import AcctRow, StepRow
+from spur_ctld.state.records import AcctRow, StepAcct, StepRow
 
 #: Columns that name a run; the rest is replaced by a newer version.
 JOB_KEY = ("cluster", "job_id", "attempt", "submit_at")
@@ -64,8 +64,8 @@ def job_values(cluster: str, row: AcctRow) -> dict[str, Any]:
     }
 
 
-def step_values(cluster: str, row: AcctRow, step: StepRow) -> dict[str, Any]:
-    """The `steps` columns of one step of `row`; it shares the row's version."""
+def step_values(cluster: str, row: AcctRow | StepAcct, step: StepRow) -> dict[str, Any]:
+    """The `steps` columns of one step of `row`, whose version it has."""
     return {
         "cluster": cluster,
         "job_id": row.job_id,
@@ -89,6 +89,7 @@ def step_values(cluster: str, row: AcctRow, step: StepRow) -> dict[str, Any]:
         "system_secs": step.usage.system_secs,
         "max_rss_kb": step.usage.max_rss_kb,
         "max_rss_node": step.max_rss_node,
+        "layout": step.layout,
     }
 
 

@@ -134,4 +134,5 @@ steps = sa.Table(
     sa.Column("system_secs", sa.Double, nullable=False, server_default="0"),
     _big("max_rss_kb"),
     _text("max_rss_node"),
+    _text("layout"),
 )

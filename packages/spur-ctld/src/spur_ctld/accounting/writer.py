@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -21,7 +21,7 @@ from spur_ctld.accounting import engine as database
 from spur_ctld.accounting import rows
 from spur_ctld.accounting.schema import jobs, steps
 from spur_ctld.state.ops import OutboxAck
-from spur_ctld.state.records import AcctRow
+from spur_ctld.state.records import AcctRow, StepAcct
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,15 @@ class OutboxView(Protocol):
     @property
     def outbox(self) -> dict[tuple[int, int], AcctRow]: ...
 
+    @property
+    def step_outbox(self) -> dict[tuple[int, int, int], StepAcct]: ...
+
 
 class OutboxWriter:
     """Writes outbox rows and acknowledges them.
 
     Args:
-        view: the live state; its `outbox` is only read.
+        view: the live state; its outboxes are only read.
         propose: commits an operation, raising SpurError when it could not.
         url: database URL, see `engine.open_engine`.
         cluster: the key's first part.
@@ -100,16 +103,15 @@ class OutboxWriter:
         Raises:
             AccountingUnavailable: the database is down, or did not catch up within `wait_secs`.
         """
-        wanted = {key: row.seq for key, row in self._view.outbox.items()}
+        wanted = {row.seq for row in self._waiting()}
         self._urgent.set()
         self.notify()
 
         def caught_up() -> bool:
-            outbox = self._view.outbox
             if self.problem:
                 # The first look at the database is worth waiting for; a known outage is not.
                 return self.problem != _NOT_YET
-            return all(key not in outbox or outbox[key].seq != seq for key, seq in wanted.items())
+            return all(row.seq not in wanted for row in self._waiting())
 
         async with self._flushed:
             try:
@@ -120,6 +122,9 @@ class OutboxWriter:
         if self.problem:
             raise database.AccountingUnavailable(self.problem)
 
+    def _waiting(self) -> list[AcctRow | StepAcct]:
+        return [*self._view.outbox.values(), *self._view.step_outbox.values()]
+
     async def _run(self) -> None:
         pause = _FIRST_RETRY
         while True:
@@ -129,7 +134,7 @@ class OutboxWriter:
                     self._ready = True
                 await self._drain()
                 if self.problem and self.problem != _NOT_YET:
-                    log.warning("accounting_back rows_waiting=%d", len(self._view.outbox))
+                    log.warning("accounting_back rows_waiting=%d", len(self._waiting()))
                 await self._set_problem("")
                 pause = _FIRST_RETRY
                 await self._wake.wait()
@@ -147,7 +152,7 @@ class OutboxWriter:
                 self._ready = False
                 text = _one_line(error)
                 if self.problem != text:
-                    log.error("accounting_down error=%r rows_waiting=%d", text, len(self._view.outbox))
+                    log.error("accounting_down error=%r rows_waiting=%d", text, len(self._waiting()))
                 await self._set_problem(text)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LAST_RETRY)
@@ -159,38 +164,48 @@ class OutboxWriter:
 
     async def _drain(self) -> None:
         """Write until the outbox holds nothing that was not written and acknowledged."""
-        while self._view.outbox:
-            batch = oldest(self._view.outbox.values(), BATCH)
+        while self._view.outbox or self._view.step_outbox:
+            batch = oldest(self._waiting(), BATCH)
             await write(self.engine, self._cluster, batch)
             self.written += len(batch)
             await self._propose(
-                OutboxAck(at=self._clock(), rows=tuple((row.job_id, row.attempt, row.seq) for row in batch))
+                OutboxAck(
+                    at=self._clock(),
+                    rows=tuple((r.job_id, r.attempt, r.seq) for r in batch if isinstance(r, AcctRow)),
+                    steps=tuple(
+                        (r.job_id, r.attempt, r.step.step_id, r.seq) for r in batch if isinstance(r, StepAcct)
+                    ),
+                )
             )
             async with self._flushed:
                 self._flushed.notify_all()
 
 
-def oldest(waiting: Iterable[AcctRow], most: int) -> list[AcctRow]:
+def oldest(waiting: Iterable[AcctRow | StepAcct], most: int) -> list[AcctRow | StepAcct]:
     """The rows that wait longest, at most `most`."""
     return sorted(waiting, key=lambda row: row.seq)[:most]
 
 
-async def write(engine: AsyncEngine, cluster: str, batch: list[AcctRow]) -> None:
+async def write(engine: AsyncEngine, cluster: str, batch: "Sequence[AcctRow | StepAcct]") -> None:
     """One transaction: insert, or replace older versions; remove rows that moved elsewhere."""
     dialect = engine.dialect.name
-    job_rows = [rows.text_safe(rows.job_values(cluster, row)) for row in batch if not row.gone]
+    of_jobs = [row for row in batch if isinstance(row, AcctRow)]
+    job_rows = [rows.text_safe(rows.job_values(cluster, row)) for row in of_jobs if not row.gone]
     step_rows = [
         rows.text_safe(rows.step_values(cluster, row, step))
-        for row in batch
+        for row in of_jobs
         if not row.gone
         for step in row.steps
+    ]
+    step_rows += [
+        rows.text_safe(rows.step_values(cluster, row, row.step)) for row in batch if isinstance(row, StepAcct)
     ]
     async with engine.begin() as connection:
         if job_rows:
             await connection.execute(_upsert(dialect, jobs, rows.JOB_KEY), job_rows)
         if step_rows:
             await connection.execute(_upsert(dialect, steps, rows.STEP_KEY), step_rows)
-        for row in batch:
+        for row in of_jobs:
             if row.gone:
                 for table in (steps, jobs):
                     await connection.execute(

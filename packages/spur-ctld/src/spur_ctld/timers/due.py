@@ -6,6 +6,7 @@ Times are seconds since the epoch unless a name says otherwise.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from spur_core.ids import RuntimeId
 from spur_core.states import TERMINAL_STATES, JobState, NodeAvail
 from spur_ctld.state.records import UNLIMITED, Job, Node, Partition
 
@@ -100,6 +101,32 @@ def hanging(jobs: Iterable[Job], wait_secs: float, now: float) -> tuple[list[Ove
         elif following is None or end < following:
             following = end
     return due, following
+
+
+def steps_over(jobs: Iterable[Job], now: float) -> tuple[list[RuntimeId], float | None]:
+    """Steps past a limit of their own; a suspended job's clock stands still."""
+    due: list[RuntimeId] = []
+    following: float | None = None
+    for job in jobs:
+        if not job.steps or job.fence is not None or job.suspended_at is not None:
+            continue
+        for step in job.steps.values():
+            if step.time_limit is None or step.start_at is None or step.stop is not None:
+                continue
+            end = step.start_at + step.time_limit + job.suspended_secs - step.suspended_before
+            if end <= now:
+                due.append(RuntimeId(job.job_id, job.run_attempt, step.step_id))
+            elif following is None or end < following:
+                following = end
+    return due, following
+
+
+def has_client(job: Job) -> bool:
+    """Whether somebody's silence counts: an allocation or a stand-alone srun whose client said once that it
+    lives.  Steps that run in it are a sign of life too."""
+    if not job.client_seen or job.fence is not None or job.state is not JobState.RUNNING:
+        return False
+    return (job.request.srun or job.request.alloc_only) and not job.steps
 
 
 def past_deadline(jobs: Iterable[Job], now: float) -> tuple[list[int], float | None]:

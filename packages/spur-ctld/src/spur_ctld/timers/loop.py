@@ -85,6 +85,7 @@ class Timers:
         """Do everything that is due now."""
         now = self._site.clock()
         await self._nodes()
+        await self._clients(now)
         await self._recovery.tick()
         if now >= self._purge_at:
             self._purge_at = now + _PURGE_EVERY_SECS
@@ -92,7 +93,7 @@ class Timers:
         if not self._dirty and (self._next is None or now < self._next):
             return
         self._dirty = False
-        nexts = [await self._limits(now), await self._deadlines(now)]
+        nexts = [await self._limits(now), await self._steps(now), await self._deadlines(now)]
         self._next = min((at for at in nexts if at is not None), default=None)
 
     async def _limits(self, now: float) -> float | None:
@@ -126,6 +127,34 @@ class Timers:
             ops.FenceBegin(at=now, job_id=job_id, attempt=attempt, outcome=outcome, reason=reason, why=why)
         )
 
+    async def _steps(self, now: float) -> float | None:
+        """Steps over a limit of their own; recorded before the first signal leaves."""
+        over, following = due.steps_over(self._active(), now)
+        for rid in over:
+            log.info("step_time_limit step=%s", rid)
+            await self._try(
+                ops.StepCancel(
+                    at=now,
+                    job_id=rid.job_id,
+                    attempt=rid.run_attempt,
+                    step_id=rid.step_id,
+                    who=ops.Who(),
+                    why="timeout",
+                )
+            )
+        return following
+
+    async def _clients(self, now: float) -> None:
+        """Allocations whose client has been silent for too long."""
+        site = self._site
+        limit = site.settings.inactive_limit_secs
+        if not limit:
+            return
+        runs = [(job.job_id, job.run_attempt) for job in self._active() if due.has_client(job)]
+        for job_id, attempt in site.clients.silent(runs, limit, site.monotonic()):
+            log.warning("client_silent job=%d attempt=%d limit=%d", job_id, attempt, limit)
+            await self._fence(job_id, attempt, JobState.TIMEOUT, reasons.INACTIVE_LIMIT, "timeout", now)
+
     async def _deadlines(self, now: float) -> float | None:
         state = self._site.ledger.state
         over, following = due.past_deadline((state.jobs[job_id] for job_id in state.pending), now)
@@ -157,7 +186,7 @@ class Timers:
                 text = state.jobs[job_id].request.dependency
                 if text:
                     named |= dependency.job_ids(dependency.parse(text))
-            waiting = {job_id for job_id, _ in state.outbox}
+            waiting = {key[0] for key in (*state.outbox, *state.step_outbox)}
             old = [
                 job_id
                 for job_id in due.forgotten(state.jobs.values(), named, state.settings.retention, now)
