@@ -100,7 +100,7 @@ def test_descriptor_round_trip_and_identity():
 def test_requests_and_replies():
     document = control.encode_request(4, control.SIGNAL, RID, {"signal": 15, "scope": None})
     request = control.decode_request(json.loads(json.dumps(document)))
-    assert request == control.Request(versions.PROTOCOL_MAX, 4, "signal", RID, {"signal": 15})
+    assert request == control.Request(versions.PROTOCOL_MIN, 4, "signal", RID, {"signal": 15})
     reply = control.encode_reply(request, control.SignalReply(count=2, path="cgroup"))
     assert control.SignalReply.from_json(control.decode_reply(reply, 4)).count == 2
     with pytest.raises(BadDocument):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,7 @@ from spur_proto_lite import control, framing, notify, spawn, unixsock
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.exits import ExitRecord
 from spur_proto_lite.paths import SessionPaths
+from spur_proto_lite.versions import PROTOCOL_MIN
 
 
 class MessageStream:
@@ -88,8 +90,8 @@ class ControlClient:
     def close(self) -> None:
         self._stream.close()
 
-    def call(self, op: str, **args: object) -> dict[str, object]:
-        """One request and its answer's fields.
+    def call(self, op: str, v: int = PROTOCOL_MIN, /, **args: object) -> dict[str, object]:
+        """One request of protocol `v` and its answer's fields.
 
         Raises:
             Refused: the supervisor said no.
@@ -97,7 +99,7 @@ class ControlClient:
         """
         request_id = self._next_id
         self._next_id += 1
-        self._stream.send(control.encode_request(request_id, op, self.rid, args))
+        self._stream.send(control.encode_request(request_id, op, self.rid, args, v))
         return control.decode_reply(self._stream.receive(), request_id)
 
     def hello(self) -> control.HelloReply:
@@ -147,7 +149,7 @@ class ControlClient:
         self.call(control.UPDATE, memory_mb=memory_mb, cpus=cpus, cpu_ids=ids)
 
     def attach(self, offsets: tuple[tuple[int, int, int], ...] = (), stdin: bool = False) -> Attached:
-        """Turn this connection into the step's I/O channel; the client is used up.
+        """Turn this connection into the step's I/O channel of protocol 1; the client is used up.
 
         Args:
             offsets: (rank, stream, offset) from where on output is wanted; what is not named: from 0.
@@ -155,6 +157,118 @@ class ControlClient:
         """
         self.call(control.ATTACH, offsets=[list(offset) for offset in offsets], stdin=stdin)
         return Attached(self._stream.sock, self._stream.rest())
+
+    def join(
+        self,
+        mode: str = control.OWNER,
+        offsets: tuple[tuple[int, int, int], ...] = (),
+        *,
+        want_input: bool | None = None,
+        rows: int = 0,
+        cols: int = 0,
+        source: Unconfirmed | None = None,
+    ) -> Channel:
+        """The same of protocol 2: `control.AttachArgs`.
+
+        Args:
+            source: the input of a channel before, to be gone on with; what was not confirmed is sent again.
+
+        Raises:
+            Refused: the supervisor said no.
+        """
+        source = source if source is not None else Unconfirmed()
+        args = control.AttachArgs(
+            mode=mode,
+            offsets=offsets,
+            want_input=want_input,
+            rows=rows,
+            cols=cols,
+            stdin_offset=source.confirmed,
+        )
+        reply = control.AttachReply.from_json(self.call(control.ATTACH, 2, **args.to_json()))
+        channel = Channel(self._stream.sock, self._stream.rest(), source)
+        channel.pty = reply.pty
+        channel.ready(reply.writer, reply.stdin_offset)
+        return channel
+
+    def execute(
+        self,
+        argv: tuple[str, ...],
+        *,
+        env: Mapping[str, str] | None = None,
+        pty: bool = False,
+        rows: int = 0,
+        cols: int = 0,
+        work_dir: str = "",
+    ) -> Channel:
+        """Run a command inside the step and turn this connection into its I/O channel.
+
+        Raises:
+            Refused: the supervisor said no.
+        """
+        args = control.ExecArgs(argv=argv, env=env or {}, pty=pty, rows=rows, cols=cols, work_dir=work_dir)
+        reply = control.ExecReply.from_json(self.call(control.EXEC, 2, **args.to_json()))
+        channel = Channel(self._stream.sock, self._stream.rest(), Unconfirmed())
+        channel.pid, channel.pty = reply.pid, pty
+        channel.ready(True, 0)
+        return channel
+
+
+class Unconfirmed:
+    """The input that a client has given and that the step has not confirmed yet.  Pure."""
+
+    def __init__(self) -> None:
+        #: Everything before it is the step's.
+        self.confirmed = 0
+        #: Everything before it was sent over the present connection.
+        self.sent = 0
+        self.ended = False
+        self._end_sent = False
+        self._kept = bytearray()
+
+    @property
+    def end(self) -> int:
+        """Offset after the last byte that was given."""
+        return self.confirmed + len(self._kept)
+
+    def push(self, data: bytes) -> None:
+        """More input."""
+        self._kept += data
+
+    def finish(self) -> None:
+        """No more input will come."""
+        self.ended = True
+
+    def confirm(self, offset: int) -> None:
+        """The step has everything before `offset`."""
+        if offset > self.confirmed:
+            del self._kept[: offset - self.confirmed]
+            self.confirmed = offset
+            self.sent = max(self.sent, offset)
+
+    def resume(self, offset: int) -> None:
+        """A new connection, or the turn to give input: it goes on from `offset`.
+
+        What was sent and lies before it has arrived; everything else is sent from there on.
+        """
+        arrived = min(max(offset, self.confirmed), self.sent) - self.confirmed
+        del self._kept[:arrived]
+        self.confirmed = self.sent = offset
+        self._end_sent = False
+
+    def frames(self, piece: int = 1 << 16) -> bytes:
+        """What may be sent now, as frames."""
+        until = min(self.end, self.confirmed + framing.STDIN_WINDOW)
+        parts = []
+        while self.sent < until:
+            at = self.sent - self.confirmed
+            data = bytes(self._kept[at : at + min(piece, until - self.sent)])
+            parts.append(framing.encode_stdin(self.sent, data))
+            self.sent += len(data)
+        if self.ended and self.sent == self.end and not self._end_sent:
+            parts.append(framing.encode_stdin_eof(self.end))
+            self._end_sent = True
+        return b"".join(parts)
 
 
 class Attached:
@@ -191,6 +305,65 @@ class Attached:
 
     def close(self) -> None:
         self.sock.close()
+
+
+class Channel(Attached):
+    """The I/O channel of protocol 2, for one thread: it looks after the input while it receives.
+
+    Attributes:
+        source: the input; hand it to `join` to go on over another connection.
+        writer: whether this client gives the input.
+        pty: whether the other side is a terminal.
+        pid: of a command that was executed, else 0.
+    """
+
+    def __init__(self, sock: socket.socket, start: bytes, source: Unconfirmed) -> None:
+        super().__init__(sock, start)
+        self.source = source
+        self.writer = False
+        self.pty = False
+        self.pid = 0
+
+    def ready(self, writer: bool, offset: int) -> None:
+        """The supervisor has said who gives the input, and from where on."""
+        self.writer = writer
+        if writer:
+            self.source.resume(offset)
+            self._send_input()
+
+    def receive(self) -> framing.Frame | None:
+        """The next frame; those about the input have been heeded already."""
+        frame = super().receive()
+        if frame is None:
+            return None
+        if frame.kind == framing.CREDIT:
+            self.source.confirm(framing.decode_credit(frame.payload).offset)
+            self._send_input()
+        elif frame.kind == framing.WRITER:
+            self.ready(*framing.decode_writer(frame.payload))
+        return frame
+
+    def write(self, data: bytes) -> None:
+        """Give input.  What may not be sent yet goes out during `receive`."""
+        self.source.push(data)
+        self._send_input()
+
+    def write_eof(self) -> None:
+        """The input ends here."""
+        self.source.finish()
+        self._send_input()
+
+    def _send_input(self) -> None:
+        if self.writer and (frames := self.source.frames()):
+            self.send(frames)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """The terminal here has this size now."""
+        self.send(framing.encode_resize(rows, cols))
+
+    def signal(self, number: int) -> None:
+        """A signal for the step, or for whoever is in the foreground of its terminal."""
+        self.send(framing.encode_signal(number))
 
 
 def exit_of(frame: framing.Frame) -> ExitRecord:

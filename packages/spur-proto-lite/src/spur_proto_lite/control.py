@@ -12,7 +12,7 @@ from spur_core.errors import SpurError
 from spur_core.ids import RuntimeId
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.exits import EpilogRecord, ExitRecord
-from spur_proto_lite.record import Record, rid_from_json, rid_to_json
+from spur_proto_lite.record import EMPTY, Record, rid_from_json, rid_to_json
 from spur_proto_lite.versions import PROTOCOL_MAX, PROTOCOL_MIN
 
 # Not from typing, which is heavy; checkers know the name.
@@ -137,10 +137,75 @@ class WaitReply(Record):
     exit_seq: int = 0
 
 
+#: How a client is attached: the step's own one, which takes its output for good and gives its input; or a
+#: further one, which looks on and gives input only while nobody else does.
+OWNER, WATCHER = "owner", "watcher"
+MODES = frozenset({OWNER, WATCHER})
+
+
+class AttachArgs(Record):
+    """What `attach` is asked with in protocol 2.  An owner takes the place of one that is attached."""
+
+    mode: str = OWNER
+    #: [rank, stream, offset] from where on output is wanted.  What is not named comes from the beginning for
+    #: an owner; a watcher gets the last 64 KiB of it.
+    offsets: tuple[tuple[int, ...], ...] = ()
+    #: None: an owner gives input, a watcher does not.
+    want_input: bool | None = None
+    #: Of the client's terminal; 0 = not known.
+    rows: int = 0
+    cols: int = 0
+    #: The client has no input before this offset any more.
+    stdin_offset: int = 0
+
+
+class AttachReply(Record):
+    """The answer to `attach` in protocol 2."""
+
+    #: The supervisor has the input before this offset: go on from here.  An owner's input is counted on from
+    #: one connection to the next; that of watchers is counted apart from it.
+    stdin_offset: int = 0
+    #: This client gives the input.
+    writer: bool = False
+    #: The step has a terminal: stream 1 of rank 0 is all its output.
+    pty: bool = False
+
+
+class ExecArgs(Record):
+    """What `exec` is asked with (protocol 2)."""
+
+    argv: tuple[str, ...]
+    #: Laid over the step's environment.
+    env: Mapping[str, str] = EMPTY
+    pty: bool = False
+    #: First size of the terminal, 0 = 24 rows and 80 columns.
+    rows: int = 0
+    cols: int = 0
+    #: "" = the step's.
+    work_dir: str = ""
+
+
+class ExecReply(Record):
+    """The process is there; the connection carries its I/O as rank 0 and ends with an exit frame."""
+
+    pid: int
+
+
+class AdoptArgs(Record):
+    """What `adopt_pid` is asked with: a process of the job's user that belongs into the job's groups."""
+
+    pid: int
+
+
 def encode_request(
-    request_id: int, op: str, rid: RuntimeId, args: Mapping[str, object], v: int = PROTOCOL_MAX
+    request_id: int, op: str, rid: RuntimeId, args: Mapping[str, object], v: int = PROTOCOL_MIN
 ) -> dict[str, object]:
-    """The document of one request; None values of `args` are left out."""
+    """The document of one request; None values of `args` are left out.
+
+    Args:
+        v: what the answer, and frames that may follow, are to be in.  All but `attach` and `exec` are the
+            same in every protocol, so the oldest reaches every supervisor.
+    """
     given = {name: value for name, value in args.items() if value is not None}
     return {**given, "v": v, "id": request_id, "op": op, "rid": rid_to_json(rid)}
 

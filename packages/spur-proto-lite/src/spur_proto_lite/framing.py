@@ -6,12 +6,21 @@ An attached connection carries I/O frames instead: u8 type, u32 little-endian le
     type            payload
     1 data-out      u32 rank, u64 offset of the first byte in that stream, bytes
     2 data-err      the same
-    3 stdin         bytes, for every task
-    4 stdin-eof     empty
+    3 stdin         u64 offset of the first byte in the input, bytes; for every task that takes input
+    4 stdin-eof     u64 offset: nothing follows after it
     5 resize        u16 rows, u16 columns
     6 signal        u32 signal number
     7 exit          JSON of the ExitRecord; the last frame
-    8 credit        u8 stream (1 or 2), u32 rank, u64 offset: everything before it has been delivered
+    8 credit        u8 stream (1 or 2), u32 rank, u64 offset: everything before it has been delivered.
+                    From the supervisor with stream 0 and rank 0: it has the input before that offset
+    9 writer        u8 1 or 0, u64 offset: from now on this client gives the input, from that offset on, or
+                    it does not any more (from the supervisor only)
+
+In protocol 1 stdin is the bytes alone, stdin-eof is empty, the supervisor sends no credit, and there is no
+frame 9.
+
+The giver of input keeps what the supervisor has not confirmed, sends at most `STDIN_WINDOW` bytes beyond
+the last confirmed one, and sends the rest again when it has come back after a lost connection.
 """
 
 from __future__ import annotations
@@ -25,14 +34,21 @@ from spur_proto_lite.errors import BadDocument
 MESSAGE_LIMIT = 1 << 20
 #: Largest payload of an I/O frame.
 FRAME_LIMIT = 1 << 20
+#: Bytes of input that may be on their way without having been confirmed.
+STDIN_WINDOW = 1 << 20
 
-DATA_OUT, DATA_ERR, STDIN, STDIN_EOF, RESIZE, SIGNAL, EXIT, CREDIT = range(1, 9)
+DATA_OUT, DATA_ERR, STDIN, STDIN_EOF, RESIZE, SIGNAL, EXIT, CREDIT, WRITER = range(1, 10)
+#: Stream number of the input in a credit frame.
+INPUT = 0
 
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")
 _DATA = struct.Struct("<IQ")
 _CREDIT = struct.Struct("<BIQ")
 _U32 = struct.Struct("<I")
+_OFFSET = struct.Struct("<Q")
+_SIZE = struct.Struct("<HH")
+_WRITER = struct.Struct("<BQ")
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -52,10 +68,25 @@ if TYPE_CHECKING:
         stream: int
         rank: int
         offset: int
+
+    class Stdin(NamedTuple):
+        offset: int
+        data: bytes
+
+    class Window(NamedTuple):
+        rows: int
+        cols: int
+
+    class Writer(NamedTuple):
+        writer: bool
+        offset: int
 else:
     Frame = namedtuple("Frame", ("kind", "payload"))
     Chunk = namedtuple("Chunk", ("rank", "offset", "data"))
     Credit = namedtuple("Credit", ("stream", "rank", "offset"))
+    Stdin = namedtuple("Stdin", ("offset", "data"))
+    Window = namedtuple("Window", ("rows", "cols"))
+    Writer = namedtuple("Writer", ("writer", "offset"))
 
 
 def encode_message(document: dict[str, object]) -> bytes:
@@ -146,6 +177,12 @@ class FrameBuffer:
         del self._bytes[:end]
         return Frame(kind, payload)
 
+    def rest(self) -> bytes:
+        """What has not been taken; the buffer is empty afterwards."""
+        rest = bytes(self._bytes)
+        self._bytes.clear()
+        return rest
+
 
 def encode_frame(kind: int, payload: bytes = b"") -> bytes:
     """Head and payload of one I/O frame."""
@@ -183,7 +220,7 @@ def decode_credit(payload: bytes) -> Credit:
     if len(payload) != _CREDIT.size:
         raise BadDocument("a credit frame has the wrong length")
     credit = Credit(*_CREDIT.unpack(payload))
-    if credit.stream not in (DATA_OUT, DATA_ERR):
+    if credit.stream not in (INPUT, DATA_OUT, DATA_ERR):
         raise BadDocument(f"there is no stream {credit.stream}")
     return credit
 
@@ -203,3 +240,69 @@ def decode_signal(payload: bytes) -> int:
         raise BadDocument("a signal frame has the wrong length")
     number: int = _U32.unpack(payload)[0]
     return number
+
+
+def encode_stdin(offset: int, data: bytes) -> bytes:
+    """A piece of input (protocol 2)."""
+    return encode_frame(STDIN, _OFFSET.pack(offset) + data)
+
+
+def decode_stdin(payload: bytes) -> Stdin:
+    """The parts of a stdin frame of protocol 2.
+
+    Raises:
+        BadDocument: too short.
+    """
+    if len(payload) < _OFFSET.size:
+        raise BadDocument("a stdin frame is too short")
+    return Stdin(_OFFSET.unpack_from(payload)[0], payload[_OFFSET.size :])
+
+
+def encode_stdin_eof(offset: int) -> bytes:
+    """The end of the input, which is `offset` bytes long (protocol 2)."""
+    return encode_frame(STDIN_EOF, _OFFSET.pack(offset))
+
+
+def decode_stdin_eof(payload: bytes) -> int:
+    """The offset in a stdin-eof frame of protocol 2.
+
+    Raises:
+        BadDocument: wrong length.
+    """
+    if len(payload) != _OFFSET.size:
+        raise BadDocument("a stdin-eof frame has the wrong length")
+    offset: int = _OFFSET.unpack(payload)[0]
+    return offset
+
+
+def encode_resize(rows: int, cols: int) -> bytes:
+    """The client's terminal has this size now."""
+    return encode_frame(RESIZE, _SIZE.pack(rows, cols))
+
+
+def decode_resize(payload: bytes) -> Window:
+    """The size in a resize frame.
+
+    Raises:
+        BadDocument: wrong length.
+    """
+    if len(payload) != _SIZE.size:
+        raise BadDocument("a resize frame has the wrong length")
+    return Window(*_SIZE.unpack(payload))
+
+
+def encode_writer(writer: bool, offset: int) -> bytes:
+    """Whether the client that gets it gives the input from now on, and from which offset on."""
+    return encode_frame(WRITER, _WRITER.pack(writer, offset))
+
+
+def decode_writer(payload: bytes) -> Writer:
+    """The parts of a writer frame.
+
+    Raises:
+        BadDocument: wrong length.
+    """
+    if len(payload) != _WRITER.size:
+        raise BadDocument("a writer frame has the wrong length")
+    writer, offset = _WRITER.unpack(payload)
+    return Writer(bool(writer), offset)

@@ -4,9 +4,10 @@ Supervisors outlive agents: an agent must be able to drive every supervisor of t
 each side states the smallest and the largest number it speaks.
 """
 
-#: Control protocol (requests and replies on `ctl.sock`).
+#: Control protocol (requests, replies and frames on `ctl.sock`).  2 counts the input, knows owners and
+#: watchers, terminals and `exec`.
 PROTOCOL_MIN = 1
-PROTOCOL_MAX = 1
+PROTOCOL_MAX = 2
 
 #: Format of `launch.json`.
 LAUNCH_FORMAT = 1

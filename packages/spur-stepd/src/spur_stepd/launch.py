@@ -82,6 +82,8 @@ def check(spec: LaunchSpec, privileges: Privileges) -> None:
         raise StartFailure(job, "neither a script nor a program is given")
     if spec.label and not spec.spool_output:
         raise StartFailure(job, "labelled output needs an attached client (spool_output)")
+    if spec.pty and not spec.spool_output:
+        raise StartFailure(job, "a terminal needs an attached client (spool_output)")
     if spec.open_mode.lower() not in ("truncate", "append"):
         raise StartFailure(job, f"open mode {spec.open_mode!r} is neither truncate nor append")
     if problem := task.check_texts(spec):
@@ -192,13 +194,21 @@ def _fork_all(
     stderr = -1
     try:
         for one in spec.task_list():
+            leads = task.MEMBER
             # Output first: an input must not be a file that is written as well.
-            if spec.spool_output:
+            if spec.pty:
+                # As with Slurm, the first task of the step has the terminal, and the others nothing.
+                if one.rank == 0:
+                    source, leads = attachments.add_terminal(one.rank), task.TERMINAL
+                else:
+                    source = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                out = err = source
+            elif spec.spool_output:
                 out, err = (attachments.add_output(one.rank, s) for s in (framing.DATA_OUT, framing.DATA_ERR))
                 if spec.stdin_pattern:
                     source = files.open_input(files.paths(one)[0])
                 else:
-                    source = attachments.add_input()
+                    source = attachments.add_input(one.rank)
             else:
                 source_path, out_path, err_path = files.paths(one)
                 out, err = files.open_output(out_path), files.open_output(err_path)
@@ -207,9 +217,9 @@ def _fork_all(
                     stderr = os.dup(err)
             try:
                 with privileges.root():
-                    pid, status = task.fork(
-                        spec, one, plan, privileges, (source, out, err), gate, forked[0].pid if forked else 0
-                    )
+                    pgid = forked[0].pid if forked and not spec.pty else 0
+                    fds = (source, out, err)
+                    pid, status = task.fork(spec, one, plan, privileges, fds, gate, pgid, leads)
             finally:
                 os.close(source)
                 if spec.spool_output:

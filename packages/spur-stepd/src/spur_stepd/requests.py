@@ -101,7 +101,6 @@ class Requests:
         """A client is gone; what it waited for is not answered."""
         self._starts = [start for start in self._starts if start[0] is not connection]
         self._waits = [wait for wait in self._waits if wait[0] is not connection]
-        self._supervisor.attachments.detach(connection)
 
     # -- operations --------------------------------------------------------------------------------
 
@@ -218,17 +217,24 @@ class Requests:
         return None
 
     def _attach(self, connection: Connection, request: Request) -> Body:
+        attachments = self._supervisor.attachments
         offsets = _offsets(request)
-        stdin = request.args.get("stdin", False)
-        if not isinstance(stdin, bool):
-            raise BadDocument("attach: stdin must be true or false")
-        problem = self._supervisor.attachments.attach(connection, offsets, stdin)
+        body: Body = None
+        if request.v < 2:
+            stdin = request.args.get("stdin", False)
+            if not isinstance(stdin, bool):
+                raise BadDocument("attach: stdin must be true or false")
+            problem = attachments.listen(connection, offsets, stdin)
+        else:
+            args = control.AttachArgs.from_json({**request.args, "offsets": []})
+            problem = attachments.refusal()
+            if not problem:
+                body = attachments.join(connection, args, offsets)
         if problem:
             self._refuse(connection, request, control.BAD_STATE, problem)
             raise Later
-        connection.send(control.encode_reply(request))
-        connection.attach()
-        self._supervisor.attachments.on_room(connection)
+        connection.send(control.encode_reply(request, body))
+        attachments.admit(connection)
         raise Later
 
     def _update(self, _connection: Connection, request: Request) -> Body:

@@ -14,8 +14,29 @@ from spur_stepd.loop import READ, WRITE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from spur_stepd.loop import Loop
+
+    class Channel(Protocol):
+        """What an attached connection belongs to."""
+
+        def on_frame(self, connection: Connection, frame: framing.Frame) -> None:
+            """A frame has come.
+
+            Raises:
+                SpurError: it is malformed; the connection is closed for it.
+            """
+
+        def after_frames(self, connection: Connection) -> None:
+            """All that has come whole was given to `on_frame`."""
+
+        def on_room(self, connection: Connection) -> None:
+            """It can take more, and `wants_room` was set."""
+
+        def on_close(self, connection: Connection) -> None:
+            """It is gone."""
+
 
 _READ_SIZE = 1 << 16
 #: Bytes that may wait in one attached connection before no more is put there.
@@ -27,9 +48,8 @@ class Connection:
 
     def __init__(self, server: Server, fd: int) -> None:
         self.fd = fd
-        self.is_attached = False
-        #: (rank, stream) -> offset of the next byte to send, once attached.
-        self.offsets: dict[tuple[int, int], int] = {}
+        #: Whose frames it carries, once attached.
+        self.channel: Channel | None = None
         self.is_open = True
         self._server = server
         self._in = framing.MessageBuffer()
@@ -37,6 +57,11 @@ class Connection:
         self._out = bytearray()
         self._closing = False
         self._reading = READ
+        self._wants_room = False
+
+    @property
+    def is_attached(self) -> bool:
+        return self.channel is not None
 
     @property
     def is_finished(self) -> bool:
@@ -48,9 +73,23 @@ class Connection:
         """Bytes that the client has not taken yet."""
         return len(self._out)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether so little is waiting that more should be put there."""
+        return len(self._out) < HIGH_WATER // 2
+
+    def set_wants_room(self, wants: bool) -> None:
+        """Let the channel know, or not, as soon as there is room."""
+        if self.is_open and self._wants_room != wants:
+            self._wants_room = wants
+            self._watch()
+
     def on_ready(self, events: int) -> None:
         if events & WRITE:
             self.flush()
+            if self._wants_room and self.is_open and self.channel is not None and self.has_room:
+                self.set_wants_room(False)
+                self.channel.on_room(self)
         if events & ~WRITE and self.is_open:
             self._receive()
 
@@ -65,9 +104,11 @@ class Connection:
         if not data:
             self.close()
             return
-        (self._frames if self.is_attached else self._in).feed(data)
+        (self._in if self.channel is None else self._frames).feed(data)
         try:
             self._take()
+            if self.channel is not None and self.is_open and not self._closing:
+                self.channel.after_frames(self)
         except SpurError as error:
             say("bad_client", error=error)
             self.close()
@@ -75,22 +116,27 @@ class Connection:
     def _take(self) -> None:
         """Serve everything that has arrived whole."""
         while self.is_open:
-            if self.is_attached:
+            if self.channel is not None:
                 frame = self._frames.take()
                 if frame is None:
                     return
                 if not self._closing:
-                    self._server.on_frame(self, frame)
+                    self.channel.on_frame(self, frame)
             else:
                 message = self._in.take()
                 if message is None:
                     return
                 self._server.on_message(self, message)
 
-    def attach(self) -> None:
+    def attach(self, channel: Channel) -> None:
         """From here on both sides speak frames."""
-        self.is_attached = True
+        self.channel = channel
         self._frames.feed(self._in.rest())
+
+    def detach(self) -> None:
+        """It speaks messages again: what it was to be attached for has not come about."""
+        self.channel = None
+        self._in.feed(self._frames.rest())
 
     def send(self, document: dict[str, object]) -> None:
         """Queue one message."""
@@ -116,8 +162,6 @@ class Connection:
         if self.is_finished:
             self._hang_up()
         self._watch()
-        if self.is_attached and len(self._out) < HIGH_WATER // 2:
-            self._server.on_room(self)
 
     def set_reading(self, reading: bool) -> None:
         """Take no more from this client for now, or go on."""
@@ -126,12 +170,13 @@ class Connection:
             self._watch()
 
     def _watch(self) -> None:
-        self._server.loop.change(self.fd, self._reading | (WRITE if self._out else 0))
+        self._server.loop.change(self.fd, self._reading | (WRITE if self._out or self._wants_room else 0))
 
     def finish(self) -> None:
         """No more will come from here.  The connection stays until the client closes it, so that what it
         is still sending does not cut off what it has still to read."""
         self._closing = True
+        self._wants_room = False
         self._reading = READ
         self.flush()
 
@@ -151,6 +196,8 @@ class Connection:
             self._server.connections.discard(self)
             os.close(self.fd)
             self._server.on_close(self)
+            if self.channel is not None:
+                self.channel.on_close(self)
 
 
 class Server:
@@ -162,21 +209,16 @@ class Server:
         fd: int,
         owner: int,
         on_message: Callable[[Connection, dict[str, object]], None],
-        on_frame: Callable[[Connection, framing.Frame], None],
-        on_room: Callable[[Connection], None],
         on_close: Callable[[Connection], None],
     ) -> None:
         """
         Args:
             fd: the listening descriptor.
             owner: uid of the session directory.
-            on_room: an attached connection can take more output.
         """
         self.loop = loop
         self.connections: set[Connection] = set()
         self.on_message = on_message
-        self.on_frame = on_frame
-        self.on_room = on_room
         self.on_close = on_close
         self._owner = owner
         self._listener = _socket.socket(fileno=fd)

@@ -1,11 +1,13 @@
 """Output that passes through the supervisor: pipe → segment files → whoever is attached.
 
 A stream is read only while fewer than `limit` bytes are waiting for credit; at the limit the task blocks,
-so output is never lost and the disk never fills up.
+so output is never lost and the disk never fills up.  The last bytes of a stream are kept beyond their credit,
+so that whoever joins later sees where it stands.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 
 from spur_proto_lite.spool import SEGMENT_SIZE, Segment, segment_name
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from spur_stepd.privileges import Privileges
 
 _READ_SIZE = 1 << 16
+#: Bytes that a watcher gets of what was there before it came.
+TAIL = 1 << 16
 
 
 class Spool:
@@ -34,7 +38,7 @@ class Spool:
         """
         Args:
             directory: descriptor of the session directory.
-            pipe: read end of the task's pipe, set non-blocking here.
+            pipe: read end of the task's pipe, or its terminal; set non-blocking here.
             limit: bytes that may wait for credit.
         """
         self.stream = stream
@@ -83,6 +87,10 @@ class Spool:
             data = os.read(self.pipe, room)
         except BlockingIOError:
             return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            data = b""  # a terminal that nobody has open any more
         if not data:
             self._close_pipe()
             return True
@@ -117,10 +125,15 @@ class Spool:
                 return offset, os.pread(fd, room, offset - start) if room > 0 else b""
         return offset, b""
 
+    @property
+    def tail(self) -> int:
+        """From where on a watcher gets what was there before it came."""
+        return max(self.first, self.end - TAIL)
+
     def credit(self, offset: int) -> None:
-        """Everything before `offset` has been delivered: segments that end before it are deleted."""
+        """Everything before `offset` has been delivered: segments that end well before it are deleted."""
         self.credited = max(self.credited, min(offset, self.end))
-        while self._segments and self._segments[0][0] + self._segment_size <= self.credited:
+        while self._segments and self._segments[0][0] + self._segment_size <= self.credited - TAIL:
             start, fd = self._segments.pop(0)
             os.close(fd)
             with self._privileges.root():

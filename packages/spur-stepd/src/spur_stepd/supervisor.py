@@ -102,8 +102,9 @@ class Supervisor:
             has_epilog=bool(self.spec.epilog.paths),
         )
         self.notifier = Notifier(self.loop, self.state_paths.notify_sock, self.privileges, self._on_pushed)
-        self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges)
-        self.attachments.on_signal = self.deliver
+        self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges, self.timers)
+        self.attachments.on_signal = self._deliver_for_client
+        self.attachments.on_teardown = self._on_detached
         self.requests = Requests(self)
         self.launched: launch.Launched | None = None
         self.start_reply = control.StartReply()
@@ -179,16 +180,7 @@ class Supervisor:
         faults.before("ready")
         listener = unixsock.bind(self.paths.control)
         owner = os.fstat(self.directory).st_uid
-        requests, attachments = self.requests, self.attachments
-        self.server = Server(
-            self.loop,
-            listener,
-            owner,
-            requests.on_message,
-            attachments.on_frame,
-            attachments.on_room,
-            requests.on_close,
-        )
+        self.server = Server(self.loop, listener, owner, self.requests.on_message, self.requests.on_close)
         self._catch_signals()
         self.privileges.begin()
         self._carry_out(self.machine.ready(time.monotonic()))
@@ -251,6 +243,20 @@ class Supervisor:
             sent = self.targets.kill() if kill else self.targets.send(number, scope)
         self._journal(SIGNALLED, {"signal": number, "count": sent.reached, "path": sent.path, "scope": scope})
         return control.SignalReply(count=sent.reached, path=sent.path)
+
+    def _deliver_for_client(self, number: int) -> None:
+        """Send a signal for an attached client: at a terminal, to whoever is in its foreground."""
+        terminal = self.attachments.terminal
+        if terminal is None:
+            self.deliver(number)
+            return
+        self._carry_out(self.machine.before_signal(number))
+        with self.privileges.root():
+            reached = terminal.signal(number)
+        self._journal(SIGNALLED, {"signal": number, "count": reached, "path": "foreground"})
+
+    def _on_detached(self, reason: str) -> None:
+        self._carry_out(self.machine.teardown(reason, "terminal", 0.0, time.monotonic()))
 
     # -- files -------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import fcntl
 import os
 import resource
 import struct
+import termios
 from collections import namedtuple
 
 from spur_core.linux import cgroup, prctl
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 else:
     Plan = namedtuple("Plan", ("argv", "interpreter", "work_dir", "cgroup"))
     Status = namedtuple("Status", ("stage", "errno"))
+
+#: Whether a task is in the supervisor's session, leads one of its own, or has the terminal at its
+#: descriptors for it as well.
+MEMBER, SESSION, TERMINAL = 0, 1, 2
 
 READY_STAGE = "ready"
 EXEC_STAGE = "exec"
@@ -119,17 +124,20 @@ def fork(
     except OSError:
         os.close(status_read)
         os.close(status_write)
+    leads: int = MEMBER,
         raise
     if pid == 0:
         try:
-            _be_task(spec, task, plan, privileges, fds, gate, status_write, pgid)
+            _be_task(spec, task, plan, privileges, fds, gate, status_write, pgid, leads)
         finally:
             os._exit(127)
     os.close(status_write)
-    try:
-        os.setpgid(pid, pgid or pid)
-    except OSError:
-        pass  # it has done so itself, or is gone
+        leads: MEMBER, SESSION or TERMINAL; the last two are in a process group of their own.
+    if leads == MEMBER:  # the leader of a group could not begin a session
+        try:
+            os.setpgid(pid, pgid or pid)
+        except OSError:
+            pass  # it has done so itself, or is gone
     return pid, status_read
 
 
@@ -147,10 +155,13 @@ def _be_task(
     try:
         os.close(gate[1])  # else the end of the supervisor would not open it
         detach.reset_signals()
-        try:
-            os.setpgid(0, pgid)
-        except OSError:
-            os.setpgid(0, 0)
+        if leads == MEMBER:
+            try:
+                os.setpgid(0, pgid)
+            except OSError:
+                os.setpgid(0, 0)
+        else:
+            os.setsid()
         stage = 1
         cgroup.join(plan.cgroup)
         stage = 2
@@ -162,6 +173,7 @@ def _be_task(
         if spec.no_new_privs:
             prctl.set_no_new_privs()
         stage = 5
+    leads: int,
         os.umask(spec.umask)
         os.chdir(plan.work_dir)
     except OSError as error:
@@ -178,6 +190,8 @@ def _be_task(
 
 
 def exec_code(number: int) -> int:
+        if leads == TERMINAL:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     """The exit code of a task whose exec failed with that errno."""
     return number if 0 < number < 126 else 1
 
