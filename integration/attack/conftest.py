@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import pwd
 import re
@@ -73,8 +74,14 @@ class Target:
         return mint.mint_user(self.key, name, None, ttl, time.time() if now is None else now, cluster="local")
 
     def node_token(self, node: str) -> str:
-        """Of any node."""
-        return mint.mint_node(self.key, node, time.time(), cluster="local")
+        """Of any node, as its own agent makes it: with the secret that only that agent has."""
+        file = self.cluster.folder / "state" / f"spurd-{node}" / "runtime" / "node.json"
+        holder = json.loads(file.read_text())["holder"] if file.exists() else ""
+        return mint.mint_node(self.key, node, time.time(), cluster="local", holder=holder)
+
+    def copied_node_token(self, node: str, holder: str = "") -> str:
+        """Of a second agent with that node's name and the cluster's key."""
+        return mint.mint_node(self.key, node, time.time(), cluster="local", holder=holder)
 
     def controller_token(self) -> str:
         """Of the controller."""

@@ -106,6 +106,7 @@ class Wire:
     """Raw calls with credentials of one's choice."""
 
     def __init__(self, cluster: CrashCluster) -> None:
+        self._folder = cluster.folder
         self.key = (cluster.folder / "key").read_text().strip().encode()
         config = cluster.layout.config.read_text()
         self.controller = re.findall(r'listen_addr = "([^"]+)"', config)[0]
@@ -119,8 +120,10 @@ class Wire:
         return self._metadata(mint.mint_controller(self.key, time.time(), cluster="local"))
 
     def as_node(self, node: str) -> list[tuple[str, str]]:
-        """Metadata of a call from an agent."""
-        return self._metadata(mint.mint_node(self.key, node, time.time(), cluster="local"))
+        """Metadata of a call from a node's agent, with the secret that only that agent has."""
+        file = self._folder / "state" / f"spurd-{node}" / "runtime" / "node.json"
+        holder = json.loads(file.read_text())["holder"] if file.exists() else ""
+        return self._metadata(mint.mint_node(self.key, node, time.time(), cluster="local", holder=holder))
 
     def as_user(self, name: str) -> list[tuple[str, str]]:
         """Metadata of a call from a user."""

@@ -39,10 +39,10 @@ FREE, DOWN, HELD = Name.FREE, Name.DOWN, Name.HELD
         (HOLDER, HELD, "", None),
         (OTHER, FREE, "", AccessDenied),
         (OTHER, HELD, OURS, AccessDenied),
-        (PERSON, FREE, "", AccessDenied),
-        (SAME_NAME, HELD, OURS, AccessDenied),
-        (SAME_NAME, FREE, "", AccessDenied),
-        (asserted_user("root"), FREE, "", AccessDenied),
+        (PERSON, FREE, "", WrongKind),
+        (SAME_NAME, HELD, OURS, WrongKind),
+        (SAME_NAME, FREE, "", WrongKind),
+        (asserted_user("root"), FREE, "", WrongKind),
     ],
 )
 def test_who_may_register(who, name, held_by, refusal):

@@ -13,7 +13,7 @@ token for its name.
 import hashlib
 from enum import Enum
 
-from spur_auth.errors import NotTheHolder
+from spur_auth.errors import NotTheHolder, WrongKind
 from spur_auth.kinds import ANONYMOUS, NODE, Identity
 from spur_auth.ownership import require_node
 from spur_core.errors import AccessDenied
@@ -68,7 +68,8 @@ def require_registration(
 
     Raises:
         NameTaken: the name is held, and not by the caller.
-        AccessDenied: the credential is of another node, or of a user.
+        AccessDenied: the credential is of another node.
+        WrongKind: it is a user's.
     """
     if admin:
         return
@@ -76,12 +77,12 @@ def require_registration(
         return
     if identity.verified and identity.kind == NODE:
         if not node or identity.name != node:
-            raise AccessDenied(f"the credential is of node {identity.name}, not of {node}")
+            raise AccessDenied
         if name is Name.HELD and not is_holder(identity, held_by):
             raise NameTaken(node)
         return
     if identity.kind != ANONYMOUS:
-        raise AccessDenied
+        raise WrongKind(identity.kind, (NODE,))
     if name is not Name.FREE:
         raise NameTaken(node)
 
