@@ -13,6 +13,7 @@ from spur_agent.options import UsageError
 from spur_core.errors import ConfigError
 from spur_core.ids import RuntimeId
 from spur_core.linux import procfs
+from spur_proto import controller_pb2 as pb
 from spur_proto_lite import journal
 from spur_proto_lite.exits import ExitRecord
 
@@ -59,6 +60,8 @@ async def test_the_scan_survives_everything_that_can_lie_there(agent, controller
     shutil.copytree(old, bad)
     (bad / "journal").write_bytes(b"garbage\n" + (old / "journal").read_bytes())
 
+    verdict = pb.RECOVERY_VERDICT_KEEP
+    controller.recover = lambda entry: verdict
     await agent.start()
     held = await tools.until(
         lambda: len(controller.registrations) > 1 and controller.registrations[-1].held, "registration"
@@ -74,6 +77,8 @@ async def test_the_scan_survives_everything_that_can_lie_there(agent, controller
     assert (controller.reports[0].rid.job_id, controller.reports[0].exit.code) == (71, 6)
     assert (controller.reports[0].started_at, controller.reports[0].ended_at) == (5.0, 9.0)
     assert not (await agent.probe(tools.batch(73))).active
+    verdict = pb.RECOVERY_VERDICT_FORGET
+    controller.recover = lambda entry: verdict if entry.rid.job_id != 62 else pb.RECOVERY_VERDICT_KEEP
     await tools.until(lambda: agent.sessions == [torn.dirname()], "only the running one is left")
     aside = sorted(os.listdir(agent.state / "runtime" / "quarantine"))
     assert [name.rpartition(".")[0] for name in aside] == [

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -20,24 +19,20 @@ STREAM_NUMBER: Final = {
 }
 _CHUNK: Final = 64 << 10
 _LAST_SIGNAL: Final = 64
-_OFFSET: Final = struct.Struct("<Q")
-_SIZE: Final = struct.Struct("<HH")
+#: Rows or columns of a terminal.
 _LARGEST: Final = (1 << 16) - 1
 
 
 def input_frame(version: int, offset: int, data: bytes) -> bytes:
-    """Input of a step; with version 2 it says where in the stream it belongs."""
-    return framing.encode_frame(framing.STDIN, data if version < 2 else _OFFSET.pack(offset) + data)
+    """Input of a step; from version 2 on it says where in the stream it belongs."""
+    if version < 2:
+        return framing.encode_frame(framing.STDIN, data)
+    return framing.encode_stdin(offset, data)
 
 
 def end_frame(version: int, offset: int) -> bytes:
     """The end of the input."""
-    return framing.encode_frame(framing.STDIN_EOF, b"" if version < 2 else _OFFSET.pack(offset))
-
-
-def resize_frame(rows: int, cols: int) -> bytes:
-    """The client's terminal has this size now."""
-    return framing.encode_frame(framing.RESIZE, _SIZE.pack(min(rows, _LARGEST), min(cols, _LARGEST)))
+    return framing.encode_frame(framing.STDIN_EOF) if version < 2 else framing.encode_stdin_eof(offset)
 
 
 class Input:
@@ -89,7 +84,8 @@ class Input:
         elif kind == "signal" and 1 <= request.signal <= _LAST_SIGNAL:
             await attached.send(framing.encode_signal(request.signal))
         elif kind == "resize" and attached.version >= 2:
-            await attached.send(resize_frame(request.resize.rows, request.resize.cols))
+            size = (min(number, _LARGEST) for number in (request.resize.rows, request.resize.cols))
+            await attached.send(framing.encode_resize(*size))
         elif kind == "consumed" and self._credits:
             stream = STREAM_NUMBER.get(request.consumed.stream)
             if stream is not None:

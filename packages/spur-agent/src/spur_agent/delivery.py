@@ -1,8 +1,9 @@
 """Telling the controller how a step ended, for as long as it takes.
 
-The end of a job's lifetime step is told once nothing else of the attempt lives here and the epilog's result
-is known, or half a minute after the exit; a failed epilog that is known too late for that drains the node by
-a call of its own.  Everything is told again by the next agent until it is acknowledged on the disk.
+The end of a job's lifetime step is told once nothing else of the attempt lives here, the other ends are told
+and the epilog's result is known, or half a minute after the exit; a failed epilog that is known too late for
+that drains the node by a call of its own.  Everything is told again by the next agent until it is
+acknowledged on the disk.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from spur_agent.controller import ControllerLink
 from spur_agent.counters import Counters
 from spur_agent.logs import value
 from spur_agent.report import Verdict, epilog_error, judge, report_request
-from spur_agent.sessions import Session, SessionTable
+from spur_agent.sessions import Phase, Session, SessionTable
 from spur_core import faults
 from spur_core.errors import SpurError
 from spur_core.linux import fsync
@@ -58,6 +59,8 @@ class Delivery:
         with_epilog = epilog_error(session) if not told else ""
         verdict = await self._report(session, with_epilog)
         session.reported = True
+        for other in self._table.of_attempt(*session.owner):
+            other.changed.set()
         if with_epilog and verdict == pb.REPORT_VERDICT_ACCEPTED:
             await asyncio.to_thread(_mark_told, session)
             told = True
@@ -85,8 +88,10 @@ class Delivery:
     def _is_complete(self, session: Session) -> bool:
         if session.forgotten:
             return True
-        others = self._table.of_attempt(*session.owner)
-        return session.epilog_known and not any(s.lives for s in others)
+        if not session.epilog_known:
+            return False
+        others = (s for s in self._table.of_attempt(*session.owner) if s is not session)
+        return not any(s.lives or (s.phase is Phase.FINISHED and not s.reported) for s in others)
 
     async def _report(self, session: Session, with_epilog: str) -> int | None:
         """Report until there is a verdict that settles it; the verdict, None = none was needed."""

@@ -16,13 +16,21 @@ from spur_proto_lite.paths import SessionPaths
 
 log = logging.getLogger(__name__)
 
+#: A signal that cannot be refused has worked within this time.
 _STOP_SECS: Final = 5.0
 _STOPPED: Final = "Tt"
 
 
 async def stop(who: procfs.Identity, patience: float = 1.0) -> None:
-    """TERM, `patience` seconds, KILL: to exactly this supervisor."""
-    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
+    """TERM, `patience` seconds, KILL: to exactly this supervisor.
+
+    Args:
+        patience: 0 = KILL at once.  After TERM a supervisor ends its step in order and records an exit that
+            nobody but us has caused, so that is for one that has no step or whose exit is wanted.
+    """
+    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, _STOP_SECS)):
+        if not wait:
+            continue
         if not pidfd.send_checked(who, number):
             return
         deadline = time.monotonic() + wait

@@ -213,7 +213,7 @@ class Scan:
         if session.corrupt and who is None:
             who = await asyncio.to_thread(halt.listener, read.paths)
         if who is not None and procfs.is_alive(who, self._boot_id):
-            await halt.stop(who)
+            await halt.stop(who, 0.0)
         why = read.trouble if session.corrupt else _WHY[kind]
         if session.rebooted:
             why = "the node has booted since"

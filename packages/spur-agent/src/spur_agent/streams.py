@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 from typing import Final, NamedTuple
@@ -25,8 +24,6 @@ _STREAM_NAME: Final = {number: name for name, number in STREAM_NUMBER.items()}
 _LINGER_SECS: Final = 5.0
 #: A supervisor's death is followed by its exit from the journal within this time.
 _END_SECS: Final = 5.0
-#: Of a credit frame of a supervisor's: stream (0 = input), rank, offset.
-_CREDIT: Final = struct.Struct("<BIQ")
 
 
 class Accepted(NamedTuple):
@@ -172,8 +169,11 @@ class Streams:
                     rank, offset, data = framing.decode_data(frame.payload)
                     reached[rank, frame.kind] = offset + len(data)
                     yield chunk_of(rank, frame.kind, offset, data)
-                elif frame.kind == framing.CREDIT and len(frame.payload) == _CREDIT.size:
-                    yield Accepted(_CREDIT.unpack(frame.payload)[2])
+                elif frame.kind == framing.CREDIT:
+                    yield Accepted(framing.decode_credit(frame.payload).offset)
+                elif frame.kind == framing.WRITER:
+                    writer, offset = framing.decode_writer(frame.payload)
+                    yield Ready(offset, writer, attached.answer.get("pty") is True)
                 elif frame.kind == framing.EXIT:
                     yield exit_of(frame)
                     return
