@@ -452,6 +452,66 @@ def test_an_epilog_result_in_a_deleted_session_is_owed_to_nobody():
     assert machine.session_checked(False, 130.0) == [m.Quit(0)]
 
 
+def with_task_epilogs(ranks=(0,)):
+    machine = m.Machine(ranks, 60.0, 5.0, task_epilog=True)
+    machine.ready(0.0)
+    machine.start()
+    machine.tasks_ready()
+    machine.start_recorded()
+    machine.execed()
+    return machine
+
+
+def test_start_does_not_wait_for_what_runs_before_the_programs():
+    machine = m.Machine((0,), 60.0, 5.0, slow_exec=True)
+    machine.ready(0.0)
+    machine.start()
+    machine.tasks_ready()
+    assert machine.start_recorded() == [m.OpenGate(), m.AnswerStart()]
+
+
+def test_the_exit_does_not_wait_for_task_epilogs_but_the_cleanup_does():
+    machine = with_task_epilogs((4, 7))
+    assert machine.task_ended(7) == [m.RunTaskEpilog(7)]
+    assert machine.task_epilog_ended(7, 100.0) == []
+    assert machine.task_ended(4) == [m.RunTaskEpilog(4), m.ObserveExit()]
+    assert names(machine.exit_written(3, 101.0)) == ["AnswerWaits", "Push"]
+    machine.ack(3, "agent")
+    assert machine.ack_written() == []
+    assert machine.task_epilog_ended(4, 700.0) == [m.KillLeftovers()]
+    assert machine.task_epilog_ended(4, 700.0) == []
+    assert machine.leftovers(1, 701.0) == []  # patience counts from here
+    assert machine.leftovers(0, 702.0) == [m.Cleanup(0)]
+    assert machine.cleaned(702.0) == [m.Quit(0)]
+
+
+def test_task_epilogs_that_end_before_the_exit_is_written():
+    machine = with_task_epilogs()
+    machine.task_ended(0)
+    assert machine.task_epilog_ended(0, 100.0) == []
+    assert names(machine.exit_written(3, 101.0)) == ["AnswerWaits", "Push", "KillLeftovers"]
+
+
+def test_a_teardown_ends_task_epilogs_that_go_on_too_long():
+    machine = with_task_epilogs()
+    machine.task_ended(0)
+    machine.exit_written(3, 100.0)
+    assert machine.teardown("cancelled", "agent", 2.0, 101.0) == []
+    assert machine.next_deadline() == 103.0
+    assert machine.tick(103.0) == [m.KillLeftovers()]
+    assert machine.task_epilog_ended(0, 103.1) == []
+    assert machine.leftovers(0, 104.0) == [m.Cleanup(0)]
+
+
+def test_the_kill_of_a_teardown_goes_on_for_task_epilogs():
+    machine = with_task_epilogs()
+    machine.teardown("cancelled", "agent", 2.0, 99.0)
+    assert machine.task_ended(0) == [m.RunTaskEpilog(0), m.ObserveExit()]
+    machine.exit_written(3, 100.0)
+    assert machine.tick(101.0) == [m.KillLeftovers()]
+    assert machine.next_deadline() is None
+
+
 EVENTS = (
     lambda x, t: x.start(),
     lambda x, t: x.tasks_ready() and x.start_recorded(),
@@ -467,6 +527,7 @@ EVENTS = (
     lambda x, t: x.memory_short(t),
     lambda x, t: x.held(1, t),
     lambda x, t: x.epilog_told(),
+    lambda x, t: x.task_epilog_ended(0, t),
     lambda x, t: x.tick(t),
 )
 
@@ -477,14 +538,17 @@ EVENTS = (
     st.booleans(),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
 )
 def test_in_any_order_an_exit_is_written_once_before_it_is_told(
-    events, full_disks, holds, job_lifetime, has_epilog
+    events, full_disks, holds, job_lifetime, has_epilog, task_epilog
 ):
     """Whatever comes when: Quit(0) only after the exit was written and acknowledged, removal only after the
     exit was written, and one exit per step."""
     ranks = () if holds else (0,)
-    machine = m.Machine(ranks, 60.0, 5.0, job_lifetime=job_lifetime, has_epilog=has_epilog)
+    machine = m.Machine(
+        ranks, 60.0, 5.0, job_lifetime=job_lifetime, has_epilog=has_epilog, task_epilog=task_epilog
+    )
     machine.ready(0.0)
     now, wrote, cleaned, disks = 0.0, 0, False, full_disks
     others, epilogs = 0, 0

@@ -77,6 +77,11 @@ if TYPE_CHECKING:
 
         left: int
 
+    class RunTaskEpilog(NamedTuple):
+        """Run what belongs behind the end of a task."""
+
+        rank: int
+
     class EndOthers(NamedTuple):
         """End the attempt's other steps on this node and remove the job's group."""
 
@@ -114,6 +119,7 @@ if TYPE_CHECKING:
         | Push
         | KillLeftovers
         | Cleanup
+        | RunTaskEpilog
         | EndOthers
         | RunEpilog
         | WriteEpilog
@@ -149,6 +155,7 @@ else:
     Push = _action("Push")
     KillLeftovers = _action("KillLeftovers")
     Cleanup = _action("Cleanup", "left")
+    RunTaskEpilog = _action("RunTaskEpilog", "rank")
     EndOthers = _action("EndOthers")
     RunEpilog = _action("RunEpilog")
     WriteEpilog = _action("WriteEpilog")

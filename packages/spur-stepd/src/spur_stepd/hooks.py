@@ -37,20 +37,55 @@ _READ_SIZE = 1 << 14
 _PIPE_READS = 5
 
 
-class HookRun:
-    """One run of all scripts of a hook; the first that fails is the last."""
+def context(name: str) -> dict[str, str]:
+    """The variables that tell a script where it runs, for example "epilog_slurmd"."""
+    return {"SPUR_SCRIPT_CONTEXT": name, "SLURM_SCRIPT_CONTEXT": name}
+
+
+class Hooks:
+    """Starts runs of hooks; what they all need."""
 
     def __init__(
+        self,
+        loop: Loop,
+        timers: Timers,
+        children: dict[int, Callable[[int], None]],
+        privileges: Privileges,
+    ) -> None:
+        """
+        Args:
+            children: where the supervisor looks whom a child that has ended belongs to.
+        """
+        self.loop = loop
+        self.timers = timers
+        self.children = children
+        self.privileges = privileges
+
+    def start(
         self,
         name: str,
         hook: HookSpec,
         env: Mapping[str, str],
         directory: str,
         become: Callable[[], None],
-        loop: Loop,
-        timers: Timers,
-        children: dict[int, Callable[[int], None]],
-        privileges: Privileges,
+        now: float,
+        done: Callable[[EpilogRecord], None],
+    ) -> None:
+        """Begin a run; see `HookRun`."""
+        HookRun(self, name, hook, env, directory, become, done).begin(now)
+
+
+class HookRun:
+    """One run of all scripts of a hook; the first that fails is the last."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        name: str,
+        hook: HookSpec,
+        env: Mapping[str, str],
+        directory: str,
+        become: Callable[[], None],
         done: Callable[[EpilogRecord], None],
     ) -> None:
         """
@@ -59,7 +94,6 @@ class HookRun:
             env: the whole environment.
             directory: where the scripts start, if it can be entered.
             become: called in each script's process within a root section, to take its rights and its place.
-            children: where the supervisor looks whom a child that has ended belongs to.
             done: called once with the result.
         """
         self._name = name
@@ -67,10 +101,10 @@ class HookRun:
         self._env = {"PATH": DEFAULT_PATH, **env}
         self._directory = directory
         self._become = become
-        self._loop = loop
-        self._timers = timers
-        self._children = children
-        self._privileges = privileges
+        self._loop = hooks.loop
+        self._timers = hooks.timers
+        self._children = hooks.children
+        self._privileges = hooks.privileges
         self._done = done
         self._next = 0
         self._pid = 0

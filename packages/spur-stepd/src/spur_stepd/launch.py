@@ -221,10 +221,8 @@ def _fork_all(
                     fds = (source, out, err)
                     pid, status = task.fork(spec, one, plan, privileges, fds, gate, pgid, leads)
             finally:
-                os.close(source)
-                if spec.spool_output:
-                    os.close(out)
-                    os.close(err)
+                for fd in {source, out, err} if spec.spool_output else {source}:
+                    os.close(fd)
             forked.append(Forked(one.rank, pid, status))
     except BaseException:
         with privileges.root():

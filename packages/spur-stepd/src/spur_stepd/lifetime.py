@@ -13,7 +13,7 @@ from spur_core import faults
 from spur_core.linux import cgroup
 from spur_proto_lite.exits import EpilogRecord
 from spur_proto_lite.paths import SessionPaths
-from spur_stepd.hooks import HookRun
+from spur_stepd.hooks import context
 from spur_stepd.log import say
 from spur_stepd.siblings import Siblings
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from spur_proto_lite.launch_spec import LaunchSpec
     from spur_proto_lite.paths import StatePaths
-    from spur_stepd.loop import Loop
-    from spur_stepd.privileges import Privileges
-    from spur_stepd.timers import Timers
+    from spur_stepd.hooks import Hooks
 
 #: Seconds that the other steps have to end, and then whatever is left in the job's group.
 SIBLING_PATIENCE = 30.0
@@ -39,28 +37,18 @@ _CONTEXT = "epilog_slurmd"
 class Lifetime:
     """The end of a job on this node, for the supervisor of its job-lifetime step."""
 
-    def __init__(
-        self,
-        spec: LaunchSpec,
-        state: StatePaths,
-        directory: int,
-        privileges: Privileges,
-        loop: Loop,
-        timers: Timers,
-        children: dict[int, Callable[[int], None]],
-    ) -> None:
+    def __init__(self, spec: LaunchSpec, state: StatePaths, directory: int, hooks: Hooks) -> None:
         """
         Args:
             directory: descriptor of the session directory.
-            children: where the supervisor looks whom a child that has ended belongs to.
         """
         self._spec = spec
         self._state = state
         self._directory = directory
-        self._privileges = privileges
-        self._loop = loop
-        self._timers = timers
-        self._children = children
+        self._hooks = hooks
+        self._privileges = hooks.privileges
+        self._loop = hooks.loop
+        self._timers = hooks.timers
 
     # -- the other steps and the group -------------------------------------------------------------
 
@@ -133,19 +121,9 @@ class Lifetime:
         except OSError as error:
             # Run it all the same: what a missing mark risks is a second run should this process die.
             say("epilog_not_marked", error=error)
-        context = {"SPUR_SCRIPT_CONTEXT": _CONTEXT, "SLURM_SCRIPT_CONTEXT": _CONTEXT}
-        HookRun(
-            "epilog",
-            hook,
-            {**context, **hook.env},
-            directory,
-            self._privileges.become_root_for_good,
-            self._loop,
-            self._timers,
-            self._children,
-            self._privileges,
-            done,
-        ).begin(now)
+        env = {**context(_CONTEXT), **hook.env}
+        become = self._privileges.become_root_for_good
+        self._hooks.start("epilog", hook, env, directory, become, now, done)
         faults.after("epilog")
 
     def _mark(self) -> None:

@@ -48,6 +48,7 @@ from spur_stepd.actions import (
     Record,
     RecordStart,
     RunEpilog,
+    RunTaskEpilog,
     Thaw,
     WriteEpilog,
 )
@@ -126,6 +127,8 @@ class Machine:
         grace: float,
         *,
         hangs_up: bool = False,
+        slow_exec: bool = False,
+        task_epilog: bool = False,
         job_lifetime: bool = False,
         has_epilog: bool = False,
     ) -> None:
@@ -135,6 +138,9 @@ class Machine:
             start_timeout: seconds after readiness in which `start` must come.
             grace: seconds between SIGTERM and SIGKILL of a teardown that names none.
             hangs_up: the task has a terminal.  A shell at one ignores SIGTERM, but not SIGHUP.
+            slow_exec: something runs in the tasks before their programs: `start` is answered without
+                waiting for those.
+            task_epilog: something runs behind the end of each task.
             job_lifetime: the attempt's other steps here, and its group, end after this one.
             has_epilog: an epilog runs after that.
         """
@@ -145,6 +151,10 @@ class Machine:
         self._running = set(ranks)
         self._holds = not ranks
         self._hangs_up = hangs_up
+        self._answers_early = slow_exec or self._holds
+        self._task_epilog = task_epilog
+        #: Ended tasks behind which something still runs.
+        self._epilogs: set[int] = set()
         self._job_lifetime = job_lifetime
         self._has_epilog = has_epilog
         #: The end of the job on this node is going on.
@@ -182,8 +192,7 @@ class Machine:
                 self._move("timeout")
                 actions += self._give_up("start did not come in time")
             elif name == _KILL:
-                self._deadlines[_KILL] = now + KILL_PAUSE
-                actions += self._end() if self._holds else [KillAll()]
+                actions += self._kill(now)
             elif name == _HELD:
                 actions.append(CheckHeld())
             elif name == _WRITE:
@@ -199,6 +208,15 @@ class Machine:
             elif name == _SESSION:
                 actions.append(CheckSession())
         return actions
+
+    def _kill(self, now: float) -> list[Action]:
+        if self.state == EXITING:
+            self._epilogs.clear()
+            return self._clear(now) if self.exit_seq else []
+        if self._holds:
+            return self._end()
+        self._deadlines[_KILL] = now + KILL_PAUSE
+        return [KillAll()]
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -234,7 +252,7 @@ class Machine:
     def start_recorded(self) -> list[Action]:
         """`Started` is on the disk."""
         self._move("started")
-        return [OpenGate(), AnswerStart()] if self._holds else [OpenGate()]
+        return [OpenGate(), AnswerStart()] if self._answers_early else [OpenGate()]
 
     def execed(self) -> list[Action]:
         """Every task has become the user's program, or has failed to."""
@@ -248,8 +266,26 @@ class Machine:
 
     def task_ended(self, rank: int) -> list[Action]:
         """A task was reaped."""
+        if rank not in self._running or self.state not in ALIVE:
+            return []
         self._running.discard(rank)
-        return [] if self._running or self.state not in ALIVE else self._end()
+        actions: list[Action] = []
+        if self._task_epilog:
+            self._epilogs.add(rank)
+            actions.append(RunTaskEpilog(rank))
+        return actions if self._running else actions + self._end()
+
+    def task_epilog_ended(self, rank: int, now: float) -> list[Action]:
+        """What ran behind the end of a task is over.  The exit has not waited for it, the cleanup has."""
+        if rank not in self._epilogs:
+            return []
+        self._epilogs.discard(rank)
+        return self._clear(now) if self.state == EXITING and self.exit_seq and not self._epilogs else []
+
+    def _clear(self, now: float) -> list[Action]:
+        self._deadlines.pop(_KILL, None)
+        self._leftovers_until = now + LEFTOVER_PATIENCE
+        return [KillLeftovers()]
 
     def held(self, count: int, now: float) -> list[Action]:
         """`count` processes are in a step without tasks that is being ended: they have until the kill."""
@@ -262,15 +298,14 @@ class Machine:
 
     def _end(self) -> list[Action]:
         self._move("ended")
-        for name in (_KILL, _OOM, _HELD):
+        for name in (_OOM, _HELD) if self._epilogs else (_KILL, _OOM, _HELD):
             self._deadlines.pop(name, None)
         return [ObserveExit()]
 
     def exit_written(self, seq: int, now: float) -> list[Action]:
         """`ExitObserved` is on the disk: only now may anybody hear of it and anything be removed."""
         self.exit_seq = seq
-        self._leftovers_until = now + LEFTOVER_PATIENCE
-        return [AnswerWaits(), Push(), KillLeftovers()]
+        return [AnswerWaits(), Push(), *([] if self._epilogs else self._clear(now))]
 
     def exit_not_written(self, now: float) -> list[Action]:
         """The disk is full.  The exit stays in memory, is tried again, and is at least told."""
@@ -395,12 +430,12 @@ class Machine:
         if self.state == STARTING:
             self.teardown_reason = reason or "teardown"
             return self.start_failed()
-        if self.state not in ALIVE:
+        if self.state not in ALIVE and not self._epilogs:
             return []
         patience = self._grace if grace is None else grace
         kill_at = min(now + patience, self._deadlines.get(_KILL, now + patience))
         self._deadlines[_KILL] = kill_at
-        if self.teardown_reason:
+        if self.teardown_reason or self.state not in ALIVE:
             return []
         self.teardown_reason = reason or "teardown"
         actions: list[Action] = [

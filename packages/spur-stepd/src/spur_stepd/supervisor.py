@@ -13,7 +13,6 @@ import time
 from functools import partial
 
 from spur_core import faults
-from spur_core.ids import is_step
 from spur_core.linux import cgroup, fsync, prctl, private_dir, procfs
 from spur_proto_lite import control, exits, notify, unixsock
 from spur_proto_lite.errors import BadDocument
@@ -26,12 +25,12 @@ from spur_proto_lite.journal import (
     STARTED,
     JournalWriter,
 )
-from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_stepd import actions as act
-from spur_stepd import describe, digest, launch, words
+from spur_stepd import describe, digest, launch, spec_file, task_epilog, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
+from spur_stepd.hooks import Hooks
 from spur_stepd.lifetime import Lifetime
 from spur_stepd.log import say
 from spur_stepd.loop import READ, Loop
@@ -39,10 +38,10 @@ from spur_stepd.notifier import Notifier
 from spur_stepd.oom import OomWatch
 from spur_stepd.prepare import StartFailure
 from spur_stepd.privileges import Privileges
+from spur_stepd.progress import Progress
 from spur_stepd.requests import Requests
 from spur_stepd.server import Server
 from spur_stepd.targets import Targets
-from spur_stepd.task import EXEC_STAGE, READY_STAGE, decode_status
 from spur_stepd.timers import Timers
 
 # Not from typing, which is heavy; checkers know the name.
@@ -50,26 +49,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spur_stepd.task import Status
+
 #: Seconds that answers and output get to leave before the supervisor ends.
 LINGER = 5.0
-
-
-def read_spec(directory: int, expected: SessionPaths) -> tuple[LaunchSpec, bytes]:
-    """The launch spec of a session and its bytes.
-
-    Raises:
-        BadDocument: damaged, or of another identity than the directory's name.
-        OSError: it cannot be read.
-    """
-    fd = os.open(SessionPaths.LAUNCH, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
-    try:
-        data = os.read(fd, os.fstat(fd).st_size + 1)
-    finally:
-        os.close(fd)
-    spec = LaunchSpec.decode(data)
-    if spec.rid != expected.rid_or_none:
-        raise BadDocument(f"launch.json names {spec.rid}, its directory {expected.dir}")
-    return spec, data
 
 
 class Supervisor:
@@ -84,9 +67,7 @@ class Supervisor:
         self.paths = SessionPaths(session_dir)
         self.state_paths = StatePaths.of_session(session_dir)
         self.directory = private_dir.open_verified(session_dir)
-        self.spec, raw = read_spec(self.directory, self.paths)
-        if not is_step(self.spec.rid.step_id):
-            raise BadDocument(f"{self.spec.rid}: there is no step of that number")
+        self.spec, raw = spec_file.read(self.directory, self.paths)
         self._digest = digest.hexdigest(raw)
         self.privileges = Privileges(self.spec.uid, self.spec.gid, self.spec.groups)
         self.loop = Loop()
@@ -98,6 +79,8 @@ class Supervisor:
             self.spec.start_timeout_secs,
             float(self.spec.kill_wait_secs),
             hangs_up=self.spec.pty,
+            slow_exec=bool(self.spec.task_prolog.paths),
+            task_epilog=bool(self.spec.task_epilog.paths),
             job_lifetime=self.spec.job_lifetime,
             has_epilog=bool(self.spec.epilog.paths),
         )
@@ -109,27 +92,15 @@ class Supervisor:
         self.launched: launch.Launched | None = None
         self.start_reply = control.StartReply()
         self.exit: exits.ExitRecord | None = None
-        self.ended: dict[int, exits.TaskExit] = {}
+        self.progress = Progress()
         self.cleaned = False
         self.boot_id = procfs.boot_id()
         self.start_ticks = procfs.start_ticks(os.getpid()) or 0
-        self._exec_errno: dict[int, int] = {}
-        self._status: dict[int, bytearray] = {}
-        self._waiting_ready: set[int] = set()
-        self._waiting_exec: set[int] = set()
-        self._reaped: dict[int, int] = {}
         #: Children that are no tasks: pid -> called with the wait status once it has ended.
         self.children: dict[int, Callable[[int], None]] = {}
         self.epilog: exits.EpilogRecord | None = None
-        self.lifetime = Lifetime(
-            self.spec,
-            self.state_paths,
-            self.directory,
-            self.privileges,
-            self.loop,
-            self.timers,
-            self.children,
-        )
+        self.hooks = Hooks(self.loop, self.timers, self.children, self.privileges)
+        self.lifetime = Lifetime(self.spec, self.state_paths, self.directory, self.hooks)
         self._started_at = 0.0
         self._quit_code: int | None = None
         self._quit_at = 0.0
@@ -153,6 +124,7 @@ class Supervisor:
             act.Push: self._push,
             act.KillLeftovers: self._kill_leftovers,
             act.Cleanup: self._cleanup,
+            act.RunTaskEpilog: self._run_task_epilog,
             act.EndOthers: self._end_others,
             act.RunEpilog: self._run_epilog,
             act.WriteEpilog: self._write_epilog,
@@ -297,11 +269,9 @@ class Supervisor:
         launched = self.launched
         self.targets.groups = launched.groups
         self.targets.pgid = launched.pgid
+        self.progress.begin(launched.tasks)
         for task in launched.tasks:
             self.targets.tasks[task.pid] = procfs.start_ticks(task.pid) or 0
-            self._waiting_ready.add(task.rank)
-            self._waiting_exec.add(task.rank)
-            self._status[task.rank] = bytearray()
             self.loop.watch(task.status, READ, partial(self._on_status, task))
         return [] if launched.tasks else self.machine.tasks_ready()
 
@@ -312,30 +282,26 @@ class Supervisor:
 
     def _on_status(self, task: launch.Forked, _events: int) -> None:
         data = os.read(task.status, 4096)
-        self._status[task.rank] += data
-        records = decode_status(bytes(self._status[task.rank]))
-        ready = any(record.stage == READY_STAGE for record in records)
-        failed = next((record for record in records if record.stage != READY_STAGE), None)
+        failed = self.progress.heard(task.rank, data)
         if not data:
             self.loop.forget(task.status)
             os.close(task.status)
-        if self.machine.state == m.STARTING and not ready and (failed or not data):
-            stage, number = (failed.stage, failed.errno) if failed else ("setup", 0)
-            kind = control.FAIL_NODE if stage in ("setup", "cgroup", "user") else control.FAIL_JOB
-            why = os.strerror(number) if number else "it ended before it was ready"
-            self._carry_out(self._fail(kind, f"cannot prepare task {task.rank} ({stage}): {why}", number))
-            return
-        if ready and task.rank in self._waiting_ready:
-            self._waiting_ready.discard(task.rank)
-            if not self._waiting_ready:
+        if self.machine.state == m.STARTING:
+            if failed or not data:
+                self._carry_out(self._not_prepared(task.rank, failed))
+            elif self.progress.all_ready:
                 faults.after("forked")
                 self._carry_out(self.machine.tasks_ready())
-        if failed and failed.stage == EXEC_STAGE:
-            self._exec_errno[task.rank] = failed.errno
-        if not data and task.rank in self._waiting_exec:
-            self._waiting_exec.discard(task.rank)
-            if not self._waiting_exec and self.machine.state != m.STARTING:
+        elif not data:
+            if self.progress.closed(task.rank):
                 self._all_execed()
+            self._report_ended()
+
+    def _not_prepared(self, rank: int, failed: Status | None) -> list[act.Action]:
+        stage, number = (failed.stage, failed.errno) if failed else ("setup", 0)
+        kind = control.FAIL_NODE if stage in ("setup", "cgroup", "user") else control.FAIL_JOB
+        why = os.strerror(number) if number else "it ended before it was started"
+        return self._fail(kind, f"cannot prepare task {rank} ({stage}): {why}", number)
 
     def _record_start(self, _action: act.Action) -> list[act.Action]:
         launched = self.launched
@@ -379,7 +345,10 @@ class Supervisor:
             self._tell_user(self.launched.work_dir.warning)
         faults.before("gate")
         if self.launched.tasks:
-            os.write(self.launched.gate, b"g" * len(self.launched.tasks))
+            try:
+                os.write(self.launched.gate, b"g" * len(self.launched.tasks))
+            except BrokenPipeError:
+                pass  # all have been killed at the gate: they have ended, and count as started
         self._close_gate()
         with self.privileges.root():
             self.oom.begin(self.targets.groups)
@@ -393,10 +362,9 @@ class Supervisor:
 
     def _all_execed(self) -> None:
         assert self.launched is not None
-        errnos = tuple(self._exec_errno.get(task.rank, 0) for task in self.launched.tasks)
+        errnos = tuple(self.progress.exec_errno.get(task.rank, 0) for task in self.launched.tasks)
         self.start_reply = self.start_reply.replace(exec_errnos=errnos)
         self._carry_out(self.machine.execed())
-        self._report_ended()
 
     def _abort_tasks(self, _action: act.Action) -> None:
         """End tasks that wait at the gate; they hold nothing of the user's."""
@@ -409,10 +377,10 @@ class Supervisor:
         self._close_gate()
         with self.privileges.root():
             for task in self.launched.tasks:
-                if task.pid not in self._reaped:
+                if not self.progress.is_reaped(task.pid):
                     os.kill(task.pid, signal.SIGKILL)
                     os.waitpid(task.pid, 0)
-                    self._reaped[task.pid] = 0
+                    self.progress.reaped(task.pid, 0)
         self.targets.tasks.clear()
 
     # -- signals and children ----------------------------------------------------------------------
@@ -437,28 +405,14 @@ class Supervisor:
                 other(status)
                 continue
             if self.targets.tasks.pop(pid, None) is not None:
-                self._reaped[pid] = status
-        if not self._waiting_exec:
-            # Else what an ended task has said about its exec is still in its status pipe: that first.
-            self._report_ended()
+                self.progress.reaped(pid, status)
+        self._report_ended()
 
     def _report_ended(self) -> None:
-        """Tell the machine of tasks that were reaped.  Not before all have execed."""
-        if self.launched is None:
-            return
-        for task in self.launched.tasks:
-            if task.pid in self._reaped and task.rank not in self.ended:
-                status = self._reaped[task.pid]
-                exited = os.WIFEXITED(status)
-                self.ended[task.rank] = exits.TaskExit(
-                    rank=task.rank,
-                    code=os.WEXITSTATUS(status) if exited else 0,
-                    signal=0 if exited else os.WTERMSIG(status),
-                    core=not exited and os.WCOREDUMP(status),
-                    exec_errno=self._exec_errno.get(task.rank, 0),
-                    ended_at=time.time(),
-                )
-                self._carry_out(self.machine.task_ended(task.rank))
+        """Tell the machine of tasks that have ended."""
+        if self.machine.state != m.STARTING:
+            for ended in self.progress.newly_ended(time.time()):
+                self._carry_out(self.machine.task_ended(ended.rank))
 
     def _deliver(self, action: act.Action) -> None:
         assert isinstance(action, act.Deliver)
@@ -524,7 +478,7 @@ class Supervisor:
         if killed:
             self._tell_user(words.oom_killed(self.spec.rid, killed))
         return exits.combine(
-            tuple(self.ended[task.rank] for task in self.spec.task_list()),
+            self.progress.ends(),
             oom=killed > 0,
             teardown_reason=self.machine.teardown_reason,
             started_at=self._started_at,
@@ -578,6 +532,16 @@ class Supervisor:
         )
         self.attachments.finish(self.exit)
         return self.machine.cleaned(time.monotonic())
+
+    def _run_task_epilog(self, action: act.Action) -> None:
+        assert isinstance(action, act.RunTaskEpilog)
+        assert self.launched is not None
+        rank = action.rank
+
+        def done(_result: exits.EpilogRecord) -> None:
+            self._carry_out(self.machine.task_epilog_ended(rank, time.monotonic()))
+
+        task_epilog.start(self.spec, self.launched, rank, self.hooks, time.monotonic(), done)
 
     def _end_others(self, _action: act.Action) -> None:
         self.lifetime.end_others(

@@ -19,7 +19,7 @@ import termios
 from collections import namedtuple
 
 from spur_core.linux import cgroup, prctl
-from spur_stepd import detach, words
+from spur_stepd import detach, task_prolog, words
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -76,13 +76,33 @@ def decode_status(data: bytes) -> list[Status]:
     return found
 
 
-def environment(spec: LaunchSpec, task: TaskSpec, pid: int) -> dict[bytes, bytes]:
+def variables(spec: LaunchSpec, task: TaskSpec, pid: int) -> dict[str, str]:
     """The whole environment of a task: the step's, its own numbers, its own additions."""
     merged: dict[str, str] = dict(spec.env)
     for name, number in (("PROCID", task.rank), ("LOCALID", task.local_rank), ("TASK_PID", pid)):
         merged[f"SLURM_{name}"] = merged[f"SPUR_{name}"] = str(number)
     merged.update(task.env)
-    return {_raw(name): _raw(value) for name, value in merged.items()}
+    return merged
+
+
+def environment(spec: LaunchSpec, task: TaskSpec, pid: int) -> dict[bytes, bytes]:
+    """`variables` as a program gets them."""
+    return {_raw(name): _raw(value) for name, value in variables(spec, task, pid).items()}
+
+
+def take_place(spec: LaunchSpec, groups: tuple[str, ...], privileges: Privileges) -> None:
+    """In a child that runs something beside the tasks, within a root section: be where they are and what
+    they are.
+
+    Raises:
+        OSError: refused.
+    """
+    cgroup.join(groups)
+    _set_limits(spec)
+    privileges.become_user_for_good()
+    if spec.no_new_privs:
+        prctl.set_no_new_privs()
+    os.umask(spec.umask)
 
 
 def check_texts(spec: LaunchSpec) -> str:
@@ -90,7 +110,7 @@ def check_texts(spec: LaunchSpec) -> str:
     for name, value in (*spec.env.items(), *(item for task in spec.tasks for item in task.env.items())):
         if "\0" in name or "\0" in value or "=" in name or not name:
             return f"the environment variable {name!r} cannot be set"
-    for text in (*spec.argv, *spec.script_args):
+    for text in (*spec.argv, *spec.script_args, *(text for task in spec.tasks for text in task.argv)):
         if "\0" in text:
             return "an argument holds a zero byte"
     return ""
@@ -104,6 +124,7 @@ def fork(
     fds: tuple[int, int, int],
     gate: tuple[int, int],
     pgid: int,
+    leads: int = MEMBER,
 ) -> tuple[int, int]:
     """Fork a task that waits at the gate.  To be called within a root section.
 
@@ -111,6 +132,7 @@ def fork(
         fds: what become its descriptors 0, 1 and 2.
         gate: (read end, write end) of the gate's pipe.
         pgid: its process group, 0 = one of its own.
+        leads: MEMBER, SESSION or TERMINAL; the last two are in a process group of their own.
 
     Returns:
         (pid, read end of its status pipe)
@@ -124,7 +146,6 @@ def fork(
     except OSError:
         os.close(status_read)
         os.close(status_write)
-    leads: int = MEMBER,
         raise
     if pid == 0:
         try:
@@ -132,7 +153,6 @@ def fork(
         finally:
             os._exit(127)
     os.close(status_write)
-        leads: MEMBER, SESSION or TERMINAL; the last two are in a process group of their own.
     if leads == MEMBER:  # the leader of a group could not begin a session
         try:
             os.setpgid(pid, pgid or pid)
@@ -150,6 +170,7 @@ def _be_task(
     gate: tuple[int, int],
     status: int,
     pgid: int,
+    leads: int,
 ) -> NoReturn:
     stage = 0
     try:
@@ -166,14 +187,16 @@ def _be_task(
         cgroup.join(plan.cgroup)
         stage = 2
         _set_limits(spec)
+        bound = _bind(task)
         stage = 3
         _place(fds, (gate[0], status))
+        if leads == TERMINAL:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         stage = 4
         privileges.become_user_for_good()
         if spec.no_new_privs:
             prctl.set_no_new_privs()
         stage = 5
-    leads: int,
         os.umask(spec.umask)
         os.chdir(plan.work_dir)
     except OSError as error:
@@ -182,16 +205,40 @@ def _be_task(
     os.write(status, b"R")
     if os.read(gate[0], 1) != b"g":
         os._exit(127)
+    if spec.cpu_bind_verbose:
+        _tell_binding(spec, task, bound)
     env = environment(spec, task, os.getpid())
-    number = _exec(plan.argv, env)
-    os.write(2, words.no_exec(plan.argv[0], number, plan.interpreter).encode("utf-8", "surrogateescape"))
+    if spec.task_prolog.paths and (code := task_prolog.run(spec.task_prolog, env)):
+        os._exit(code)
+    argv = task.argv or plan.argv
+    number = _exec(argv, env)
+    interpreter = "" if task.argv else plan.interpreter
+    os.write(2, words.no_exec(argv[0], number, interpreter).encode("utf-8", "surrogateescape"))
     os.write(status, _ERROR.pack(b"E", _STAGES.index(EXEC_STAGE), number))
     os._exit(exec_code(number))
 
 
+def _bind(task: TaskSpec) -> bool:
+    """Bind this process to the task's CPUs; False when the kernel will not, which is no failure."""
+    if task.cpu_ids:
+        try:
+            os.sched_setaffinity(0, task.cpu_ids)
+        except (OSError, ValueError, OverflowError):
+            return False
+    return True
+
+
+def _tell_binding(spec: LaunchSpec, task: TaskSpec, bound: bool) -> None:
+    mask = sum(1 << cpu for cpu in os.sched_getaffinity(0))
+    kind, result = ("MASK", " set" if bound else " set FAILED") if task.cpu_ids else ("NONE", "")
+    line = words.cpu_bind(kind, spec.node, task.rank, task.local_rank, os.getpid(), mask, result)
+    try:
+        os.write(2, line.encode("utf-8", "surrogateescape"))
+    except OSError:
+        pass  # nobody reads it
+
+
 def exec_code(number: int) -> int:
-        if leads == TERMINAL:
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     """The exit code of a task whose exec failed with that errno."""
     return number if 0 < number < 126 else 1
 

@@ -44,6 +44,16 @@ def no_work_dir(wanted: str, why: str, instead: str) -> str:
     return f"slurmstepd: error: couldn't chdir to `{wanted}': {why}: going to {instead} instead\n"
 
 
+def task_prolog_failed(path: str, how: str) -> str:
+    """The line for a task prolog that failed; `how` as in "status=3"."""
+    return f"slurmstepd: error: TaskProlog failed {how}: {path}\n"
+
+
+def cpu_bind(kind: str, node: str, rank: int, local_rank: int, pid: int, mask: int, result: str) -> str:
+    """The line about a task's CPUs; `kind` "MASK" or "NONE", `result` "", " set" or " set FAILED"."""
+    return f"cpu-bind={kind} - {node}, task {rank:2d} {local_rank:2d} [{pid}]: mask 0x{mask:x}{result}\n"
+
+
 def no_exec(program: str, errno: int, interpreter: str = "") -> str:
     """The line for a program that cannot be executed; `interpreter` is the one its first line names."""
     through = f" (interpreter {interpreter})" if interpreter else ""
