@@ -416,3 +416,61 @@ async def test_limits_hold_for_the_job_and_for_each_step(node, controller, job, 
     await tools.until(lambda: len(controller.reports) == 2, "report")
     assert controller.reports[1].exit.oom
     assert (await node.probe(extern(83))).active
+
+
+async def test_a_step_that_comes_up_while_its_job_ends_does_not_outlive_it(
+    make_agent, controller, job, step, gate, base, tools
+):
+    """The job's own supervisor has looked for steps to end before the step was there to be found."""
+    agent = make_agent(config=tools.config_text(NODE))
+    agent.environ = {"SPUR_TEST_FAULTS": "1", "SPUR_FAULT": "stop_at:launch_json"}
+    await agent.start()
+    await tools.until(lambda: controller.registrations, "registration")
+
+    async def stopped():
+        def is_stopped():
+            found = procfs.stat(agent.pid)
+            return found is not None and found.state == "T"
+
+        await tools.until(is_stopped, "agent stopped")
+
+    fifo, rid = gate(), tools.batch(84)
+    launching = asyncio.create_task(agent.launch(job(rid, f"read x < {fifo}")))
+    await stopped()
+    os.kill(agent.pid, signal.SIGCONT)
+    assert (await launching).success
+    running = asyncio.create_task(run(agent, tools, step(RuntimeId(84, 1, 0), "sleep 1000")))
+    await stopped()
+    tools.open_gate(fifo)
+    journal = agent.session_dir(rid) / "journal"
+    await tools.until(lambda: "CleanupDone" in journal.read_text(), "the job is over and has looked around")
+    os.kill(agent.pid, signal.SIGCONT)
+    assert (await running).success
+    await tools.until(lambda: len(controller.reports) == 2, "both ends")
+    assert {(r.rid.step_id == 0, r.exit.signal) for r in controller.reports} == {(True, 9), (False, 0)}
+    await tools.until(lambda: not agent.sessions, "nothing left")
+
+
+async def test_tasks_are_bound_to_cpus(agent, controller, step, spec_of, base, tools):
+    """With the host's real CPU numbers: whatever there are, each task gets one of its own in turn."""
+    cpus = len(os.sched_getaffinity(0))
+    held = spec_of(extern(85), "", cpus=cpus, hold=True, job_lifetime=True)
+    held.ClearField("script")
+    assert (await agent.launch(held)).success
+    mine = launched_as(agent, extern(85))["cpu_ids"]
+    show = "grep Cpus_allowed_list /proc/self/status | tr -d '[:blank:]'; echo $SLURM_CPU_BIND"
+    shape = common_pb2.StepShape(cpu_bind="threads")
+    spec = step(RuntimeId(85, 1, 0), show, cpus=cpus, ranks=(0, 1), shape=shape)
+    spec.job_slice.cpus = cpus
+    answer = await run(agent, tools, spec)
+    assert answer.success, answer.error
+    await tools.until(lambda: controller.reports, "report")
+    assert controller.reports[0].exit.code == 0
+    wanted = [mine[0], mine[1 % len(mine)]]
+    masks = ",".join(f"0x{1 << cpu:X}" for cpu in wanted)
+    for rank, cpu in enumerate(wanted):
+        assert lines(base / f"work/out-0-{rank}") == [f"Cpus_allowed_list:{cpu}", f"quiet,mask_cpu:{masks}"]
+    other = step(RuntimeId(85, 1, 1), show, shape=common_pb2.StepShape(cpu_bind="map_cpu:4000"))
+    await refused(
+        run(agent, tools, other), grpc.StatusCode.INVALID_ARGUMENT, "outside of job step allocation"
+    )
