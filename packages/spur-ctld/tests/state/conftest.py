@@ -5,13 +5,24 @@ from typing import Any
 
 import pytest
 
-from spur_core.ids import STEP_BATCH
 from spur_core.states import JobState
 from spur_ctld.state import codec, invariants, ops
+from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import Event
 from spur_ctld.state.log_machine import LogMachine
-from spur_ctld.state.records import Exit, Gres, Job, Node, Partition, Request, Settings, Slice
+from spur_ctld.state.records import (
+    Exit,
+    Gres,
+    Job,
+    Node,
+    Partition,
+    Request,
+    Settings,
+    Slice,
+    Step,
+    StepAsk,
+)
 
 ALICE = ops.Who(uid=1000, user="alice")
 BOB = ops.Who(uid=1001, user="bob")
@@ -99,10 +110,20 @@ class Sim:
         attempt = more.pop("attempt", None)
         if attempt is None:
             attempt = self.job(job_id).run_attempt + 1
-        slices = tuple(Slice(node=name, cpus=cpus, **more) for name in nodes)
+        everywhere = more.pop("everywhere", True)
+        ranks = more.pop("ranks", None) or [()] * len(nodes)
+        slices = tuple(
+            Slice(node=name, cpus=cpus, ranks=own, **more) for name, own in zip(nodes, ranks, strict=True)
+        )
         return self.do(
             ops.DispatchBegin(
-                at=0, job_id=job_id, attempt=attempt, partition="main", slices=slices, task=task
+                at=0,
+                job_id=job_id,
+                attempt=attempt,
+                partition="main",
+                slices=slices,
+                task=task,
+                everywhere=everywhere,
             )
         )
 
@@ -122,7 +143,7 @@ class Sim:
         job = self.state.jobs.get(job_id)
         fields: dict[str, Any] = {
             "exit": Exit(code=more.pop("code", 0), signal=more.pop("signal", 0), oom=more.pop("oom", False)),
-            "step_id": 0 if job is not None and job.request.srun else STEP_BATCH,
+            "step_id": step_of(job) if job is not None else 0,
             "started_at": self.now,
             "ended_at": self.now + 0.5,
         }
@@ -177,6 +198,66 @@ class Sim:
         packed = {name: msgspec.msgpack.encode(value) for name, value in changes.items()}
         op = ops.Update(at=0, targets=self._targets(job_id, tasks), who=who, changes=packed, **explicit)
         return self.do(op).results[0]
+
+    # -- steps
+
+    def ask(self, job_id: int, who: ops.Who = ALICE, **more: Any) -> Any:
+        """Ask for a step; the result."""
+        own = {"name", "request_id", "interactive", "pty", "time_limit", "attempt"} & more.keys()
+        fields = {"name": "s", "attempt": self.job(job_id).run_attempt}
+        fields |= {name: more.pop(name) for name in own}
+        return self.do(ops.StepCreate(at=0, job_id=job_id, who=who, ask=StepAsk(**more), **fields))
+
+    def step(self, job_id: int, **more: Any) -> int:
+        """A step that runs; its id."""
+        result = self.ask(job_id, **more)
+        assert result.refusal is None, result.refusal
+        assert self.step_up(job_id, result.step_id).refusal is None
+        return int(result.step_id)
+
+    def step_up(self, job_id: int, step_id: int) -> Any:
+        return self.do(
+            ops.StepLaunched(
+                at=0,
+                job_id=job_id,
+                attempt=self.job(job_id).run_attempt,
+                step_id=step_id,
+                start_at=self.now,
+            )
+        )
+
+    def steps(self, job_id: int) -> dict[int, Step]:
+        return self.job(job_id).steps
+
+    def stop(self, job_id: int, step_id: int, who: ops.Who = ALICE, **more: Any) -> Any:
+        attempt = more.pop("attempt", self.job(job_id).run_attempt)
+        return self.do(
+            ops.StepCancel(at=0, job_id=job_id, attempt=attempt, step_id=step_id, who=who, **more)
+        ).refusal
+
+    def gone(self, job_id: int, step_id: int, node: str = "n1", **more: Any) -> Any:
+        attempt = more.pop("attempt", self.job(job_id).run_attempt)
+        return self.do(
+            ops.StepGone(at=0, job_id=job_id, attempt=attempt, step_id=step_id, node=node, **more)
+        ).refusal
+
+    def step_row(self, job_id: int, step_id: int, attempt: int = 1) -> Any:
+        """The row of a step that waits to be written."""
+        return self.state.step_outbox[job_id, attempt, step_id].step
+
+    def suspend(self, job_id: int, resume: bool = False, who: ops.Who = ALICE) -> Any:
+        op = ops.Suspend(at=0, targets=self._targets(job_id, None), who=who, resume=resume)
+        return self.do(op).results[0]
+
+    def alloc(self, nodes: Any = ("n1", "n2"), cpus: int = 4, **more: Any) -> int:
+        """An allocation that runs."""
+        fields = {"alloc_only": True, "script": b"", "requeue": False}
+        job_id = self.submit(min_nodes=len(nodes), **fields)
+        return self.run(job_id, nodes, cpus=cpus, **more)
+
+    def over(self, job_id: int, who: ops.Who = ALICE, **end: Any) -> Any:
+        """The owner is done with his allocation."""
+        return self.do(ops.AllocComplete(at=0, job_id=job_id, who=who, exit=Exit(**end))).refusal
 
     def down(self, name: str, who: ops.Who | None = None) -> Any:
         return self.do(ops.NodeDown(at=0, name=name, reason="Not responding", who=who or ops.Who()))

@@ -178,10 +178,10 @@ def test_a_start_that_succeeds_forgets_failed_launches(sim):
     assert sim.job(1).launch_failures == 0
 
 
-def test_a_batch_job_launches_on_its_first_node_only(sim):
-    """Other nodes are reserved for the steps that it starts; they hold nothing to fence."""
+def test_a_batch_job_of_the_first_release_was_launched_on_its_first_node_only(sim):
+    """Its other nodes hold nothing to fence, and it ends with the only supervisor that it has."""
     sim.submit(min_nodes=2, max_nodes=2)
-    sim.run(1, ("n2", "n1"))
+    sim.run(1, ("n2", "n1"), everywhere=False)
     assert sim.complete(1, "n1") == "wrong_node"
     sim.cancel(1)
     assert sim.job(1).fence.targets == ("n2",)

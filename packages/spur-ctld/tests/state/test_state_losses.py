@@ -151,6 +151,7 @@ def test_standings(sim, alice):
     sim.run(1, BOTH)
     assert standing(sim.state, "n1", rid(STEP_BATCH)) is Standing.OLDER
     sim.complete(1)
+    sim.complete(1, "n2")
     assert standing(sim.state, "n1", rid(STEP_BATCH)) is Standing.OVER
     sim.state.next_job_id = 9
     assert standing(sim.state, "n1", rid(0, job=5)) is Standing.FORGOTTEN

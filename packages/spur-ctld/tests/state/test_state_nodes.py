@@ -96,6 +96,8 @@ def test_loss_of_a_companion_node_ends_a_batch_job(sim):
     job = sim.job(1)
     assert job.fence is not None
     sim.confirm(1, "n1")
+    assert sim.job(1).fence.targets == ("n2",), "nobody knows yet that nothing holds on there"
+    sim.confirm(1, "n2")
     assert sim.job(1).state is PENDING
 
 
