@@ -57,6 +57,8 @@ def verify(
         CredentialError: one of its subclasses, by reason.
     """
     wanted = (kind,) if isinstance(kind, str) else tuple(kind)
+    if isinstance(kind, (set, frozenset)):
+        wanted = tuple(sorted(wanted))  # or the sentence of a refusal would differ from run to run
     if not wanted or any(k not in CALLER_KINDS for k in wanted):
         raise ValueError(f"not kinds of caller: {wanted!r}")
     claims = _checked_claims(keys, token, wanted, now, cluster)

@@ -41,6 +41,10 @@ class World:
         known = self.runs[self.rid]
         self.runs[self.rid] = known._replace(ended=known.ended | set(nodes))
 
+    def excused(self, *nodes: str) -> None:
+        """Exactly these agents have announced a restart."""
+        self.runs[self.rid] = self.runs[self.rid]._replace(excused=frozenset(nodes))
+
     def over(self) -> None:
         """The run is fenced, over or superseded."""
         del self.runs[self.rid]

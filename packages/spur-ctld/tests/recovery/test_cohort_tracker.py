@@ -87,6 +87,37 @@ def test_the_deadline_counts_from_the_first_report(world):
     assert world.due(10).losses
 
 
+def test_an_announced_restart_has_its_own_clock(make_world):
+    """Rolling an upgrade over the nodes of a job costs none of them: the window waits for who said so."""
+    world = make_world(("n1", "n2"))
+    world.excused("n2")
+    world.live("n1")
+    for _ in range(5):
+        assert world.due(50).losses == ()
+    # It has registered, and its report is on the way.
+    world.excused()
+    assert world.due(1).losses == ()
+    assert world.live("n2") is KEEP
+
+
+def test_an_excuse_ends_with_the_restart(make_world):
+    world = make_world(("n1", "n2"))
+    world.excused("n2")
+    world.live("n1")
+    world.due(100)
+    world.excused()
+    assert world.due(59).losses == ()
+    assert world.due(1).losses
+
+
+def test_an_excuse_is_nobody_elses(world):
+    world.excused("n2")
+    world.live("n1")
+    world.due(30)
+    (loss,) = world.due(30).losses
+    assert (loss.node, loss.why) == ("n3", "no word of its supervisor from n3")
+
+
 def test_a_lost_supervisor_is_not_waited_for(world):
     world.live("n1")
     assert world.lost("n2") is FENCE
@@ -190,6 +221,7 @@ STEP = st.one_of(
     st.tuples(st.sampled_from(("live", "lost", "seen", "restore", "end")), st.sampled_from(NODES)),
     st.tuples(st.sampled_from(("active", "absent")), st.sampled_from(NODES)),
     st.tuples(st.just("time"), st.sampled_from((0.5, 5.0, 30.0, 61.0))),
+    st.tuples(st.just("excuse"), st.sampled_from(("", "n1", "n2"))),
     st.tuples(st.just("requeue"), st.just("")),
 )
 
@@ -224,6 +256,8 @@ def test_never_both_kept_and_fenced_and_each_loss_is_one_fence(make_world, steps
             bad_news = bad_news or what == "absent"
         elif what == "time":
             world.now += arg
+        elif what == "excuse":
+            world.excused(*filter(None, [arg]))
         else:
             world.over()
             world.due()
@@ -243,6 +277,7 @@ def test_never_both_kept_and_fenced_and_each_loss_is_one_fence(make_world, steps
             assert world.live("n1") in (FENCE, FORGET)
         # Whatever is open ends by itself.
     if opened:
+        world.excused()
         world.due(61)
         final = world.due(61)
         assert final.probes == () or not len(world.cohorts) or losses

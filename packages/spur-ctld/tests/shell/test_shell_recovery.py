@@ -254,6 +254,55 @@ async def test_healthy_nodes_confirm_themselves(cluster):
     assert cluster.state.jobs[job].fence is None
 
 
+async def test_a_job_outlives_an_upgrade_that_is_rolled_over_its_nodes(cluster):
+    """The second agent stays away for longer than a window, as it had announced."""
+    one, two, job = await two_nodes(cluster)
+    forget_lists(cluster)
+    for name in ("n1", "n2"):
+        request = pb.DeregisterAgentRequest(node=name)
+        await cluster.stub.DeregisterAgent(request, metadata=cluster.as_node(name))
+    await two.stop()
+    await cluster.register(one)
+    forget_lists(cluster)
+    assert await recover(cluster, "n1", entry(job, 1, LIVE)) == [WAIT]
+    for _ in range(3):
+        cluster.clock.ahead += 70
+        await cluster.beat(one)
+        await cluster.controller.timers.tick()
+        assert cluster.state.nodes["n2"].avail is NodeAvail.SILENT
+        assert cluster.state.jobs[job].fence is None
+    await two.start()
+    await cluster.register(two)
+    await cluster.controller.timers.tick()
+    assert await recover(cluster, "n2", entry(job, 1, LIVE)) == [KEEP]
+    assert await recover(cluster, "n1", entry(job, 1, LIVE)) == [KEEP]
+    assert cluster.state.jobs[job].run_attempt == 1
+
+
+async def test_a_partition_that_heals_after_the_requeue(clusters):
+    """Row 18 of the failure matrix: the old attempt is ended by exact identity, the new one is untouched."""
+    cluster = await clusters(controller='fence_unreachable = "requeue"')
+    one = await cluster.add_agent("n1")
+    job = await cluster.submit(requeue=True)
+    await cluster.in_state(job, JobState.RUNNING)
+    await one.stop()
+    cluster.clock.ahead += 91
+    await cluster.controller.timers.tick()
+    await cluster.in_state(job, JobState.PENDING)
+    two = await cluster.add_agent("n2")
+    await reach(lambda: cluster.state.jobs[job].run_attempt == 2)
+    await cluster.in_state(job, JobState.RUNNING)
+    assert [s.node for s in cluster.state.jobs[job].slices] == ["n2"]
+    await one.start()
+    await cluster.beat(one)
+    await reach(lambda: not one.held)
+    assert {(c.rid.job_id, c.rid.run_attempt) for c in one.cancels} == {(job, 1)}
+    assert await recover(cluster, "n1", entry(job, 1, LIVE)) == [FENCE]
+    await cluster.beat(two)
+    assert not two.cancels
+    assert (cluster.state.jobs[job].state, cluster.state.jobs[job].fence) == (JobState.RUNNING, None)
+
+
 async def test_a_new_leader_learns_it_again_from_repeated_reports(cluster):
     _one, two, job = await two_nodes(cluster)
     await two.stop()

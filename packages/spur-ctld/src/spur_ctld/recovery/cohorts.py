@@ -35,10 +35,13 @@ class Cohort(NamedTuple):
     Attributes:
         nodes: where it needs a supervisor.
         ended: of those, the ones whose exit is on file.
+        excused: of those, the ones whose agent announced that it restarts; how long it may stay away is
+            another clock's business, and its window's time counts from its return.
     """
 
     nodes: frozenset[str]
     ended: frozenset[str]
+    excused: frozenset[str] = frozenset()
 
 
 #: The run's cohort now; None = the run is over, superseded or being ended by somebody else.
@@ -83,7 +86,7 @@ class _Phase(Enum):
 class _Window:
     """One run under examination."""
 
-    __slots__ = ("confirmed", "deadline", "phase", "probed", "restoring")
+    __slots__ = ("confirmed", "deadline", "excused_until", "phase", "probed", "restoring")
 
     def __init__(self, deadline: float) -> None:
         self.phase = _Phase.OPEN
@@ -93,6 +96,8 @@ class _Window:
         self.restoring: set[str] = set()
         #: Node -> when it was asked last.
         self.probed: dict[str, float] = {}
+        #: Node -> its own deadline, moved on as long as it is excused.
+        self.excused_until: dict[str, float] = {}
 
 
 class Cohorts:
@@ -200,10 +205,12 @@ class Cohorts:
             if window.phase is not _Phase.OPEN or self._settle(rid, window, cohort, now):
                 continue
             missing = self._missing(window, cohort)
-            if now >= window.deadline:
-                names = ", ".join(missing)
-                why = f"no word of its supervisor from {names}"
-                self._give_up(rid, window, missing[0], why, certain=False)
+            for node in cohort.excused.intersection(missing):
+                window.excused_until[node] = now + self.grace
+            late = [n for n in missing if now >= window.excused_until.get(n, window.deadline)]
+            if late:
+                why = f"no word of its supervisor from {', '.join(late)}"
+                self._give_up(rid, window, late[0], why, certain=False)
                 continue
             for node in missing:
                 if node not in window.restoring and now - window.probed.get(node, -PROBE_SECS) >= PROBE_SECS:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from spur_core import reasons
 from spur_core.ids import STEP_EXTERN, RuntimeId
-from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
+from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState, NodeAvail
 from spur_ctld.recovery.cohorts import Cohort, Loss, Verdict
 from spur_ctld.state import ops
 from spur_ctld.state.apply_complete import step_of
@@ -99,7 +99,10 @@ def cohort(state: ClusterState, rid: RuntimeId) -> Cohort | None:
     if job.fence is not None or launching(job, step) or (step is not None and step.stop is not None):
         return None
     found = members(job, rid.step_id)
-    return None if found is None or found.nodes <= found.ended else found
+    if found is None or found.nodes <= found.ended:
+        return None
+    away = {name for name in found.nodes if (n := state.nodes.get(name)) and n.avail is NodeAvail.SILENT}
+    return found._replace(excused=frozenset(away))
 
 
 #: Verdicts on runs that no cohort has to decide about.

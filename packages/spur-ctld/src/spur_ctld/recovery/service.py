@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 _MOST_PROBES: Final = 64
 #: A node's list this many heartbeats old still says that a supervisor lives.
 _FRESH_BEATS: Final = 2
+#: Between tries to end what should not be there, in seconds.
+_END_PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 #: Nothing of such an attempt is wanted anywhere; else only one step of it is not.
 _WHOLE: Final = frozenset({Standing.FORGOTTEN, Standing.OVER, Standing.OLDER})
 
@@ -153,19 +155,27 @@ class Recovery:
             self._start(self._end(key, rid))
 
     async def _end(self, key: tuple[str, int, int, int | None], rid: RuntimeId) -> None:
+        """A node that has just come back may not be reached at once; its next list starts this anew."""
         site, node = self._site, key[0]
         try:
-            known = site.ledger.state.nodes.get(node)
-            # Looked at again right before sending; the agent and the supervisor compare once more.
-            if known is None or belongs(site.ledger.state, node, rid):
-                return
-            address = node_address(known)
-            if key[3] is None:
-                await site.agents.end(address, rid.job_id, rid.run_attempt, 0, "superseded")
-            else:
-                await site.agents.end_step(address, rid, 0, "superseded")
+            for pause in _END_PAUSES:
+                known = site.ledger.state.nodes.get(node)
+                # Looked at again right before sending; the agent and the supervisor compare once more.
+                if known is None or belongs(site.ledger.state, node, rid):
+                    return
+                try:
+                    if key[3] is None:
+                        await site.agents.end(
+                            node_address(known), rid.job_id, rid.run_attempt, 0, "superseded"
+                        )
+                    else:
+                        await site.agents.end_step(node_address(known), rid, 0, "superseded")
+                    return
+                except BusyError as error:
+                    log.info("obsolete_waits step=%s node=%s error=%r", rid, node, error.text)
+                await asyncio.sleep(pause)
         except SpurError as error:
-            log.info("obsolete_waits step=%s node=%s error=%r", rid, node, error.text)
+            log.warning("obsolete_refused step=%s node=%s error=%r", rid, node, error.text)
         finally:
             self._ending.discard(key)
 
