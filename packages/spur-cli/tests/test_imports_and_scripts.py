@@ -62,7 +62,7 @@ def test_nothing_heavy_for_words_alone(name, words):
         ("scontrol", ["show", "hostnames", "n[1-4]"]),
         ("scontrol", ["version"]),
         ("spur", ["help"]),
-        ("salloc", []),
+        ("salloc", ["-t", "x"]),
     ],
 )
 def test_nothing_heavy_before_the_first_call(name, words):

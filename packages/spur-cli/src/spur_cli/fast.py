@@ -14,7 +14,7 @@ def main(name: str, argv: list[str]) -> NoReturn:
     """
     import signal
 
-    if name != "srun":  # srun must outlive a broken pipe to end its job
+    if name not in ("srun", "salloc"):  # these must outlive a broken pipe to end their job
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     env = dict(os.environ)
     code = dispatch.run(name, argv, env, dispatch.current_directory(env))

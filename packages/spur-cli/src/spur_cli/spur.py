@@ -55,8 +55,8 @@ LATER = ("net", "node", "k8s", "image", "exec", "self-update", "update")
 USAGE = """\
 Usage: spur <verb> [arguments]
 
-Jobs:      submit (sbatch)   run (srun)        queue (squeue)   cancel (scancel)
-           history (sacct)   show, control (scontrol)           nodes (sinfo)
+Jobs:      submit (sbatch)   run (srun)        alloc (salloc)   queue (squeue)
+           cancel (scancel)  history (sacct)   nodes (sinfo)    show, control (scontrol)
 Cluster:   up, down, restart and demo: a cluster on this machine
 Keys:      keygen [FILE]     token user|node
 Other:     version           help              every Slurm name

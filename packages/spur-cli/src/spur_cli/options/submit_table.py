@@ -3,7 +3,8 @@
 A row is (name, short, form, commands, variables, metavar, refused values, help or reason).
 commands: B = sbatch, R = srun, A = salloc.  Variables are stems: B reads SBATCH_<stem>, R reads SLURM_<stem>,
 A reads SALLOC_<stem>; a stem with `!` in front is a whole name.  Among the accepted values an empty word
-stands for "without a value".  The reason (after `=`) says why an option that is accepted without an effect may be.
+stands for "without a value".  The reason (after `=`) says why an option that is accepted without an effect
+may be.
 """
 
 from spur_cli.options.engine import FLAG, OPTIONAL, REQUIRED, Option, Table

@@ -90,7 +90,9 @@ def _launch(setup: Setup, values: layers.Values, fields: dict[str, Any]) -> int:
         _patience(ctx, values),
     )
     try:
-        return run.run()
+        with run.signals:
+            run.signals.impatient = False
+            return run.run()
     finally:
         step = {"SLURM_STEP_ID": run.step.partition(".")[2]}
         run_program(ctx, "epilog", values.get("epilog"), setup.argv, step)

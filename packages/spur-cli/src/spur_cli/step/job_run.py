@@ -24,15 +24,19 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 class JobRun(StepRun):
     """Follows one srun job."""
 
-    def __init__(
-        self, ctx: Context, transport: Transport, job_id: int, wishes: Wishes, output: OutputFactory
-    ) -> None:
+    def __init__(self, ctx: Context, transport: Transport, wishes: Wishes, output: OutputFactory) -> None:
         super().__init__(ctx, transport, wishes, output)
-        self.job_id = job_id
-        self.step = f"{job_id}.0"
+        self.job_id = 0
         self._state: JobState | None = None
         self._began = time.monotonic()
         self._told_waiting = False
+
+    def follow(self, job_id: int) -> int:
+        """Run with the job that was submitted; srun's exit code."""
+        self.job_id = job_id
+        self.step = f"{job_id}.0"
+        self.signals.impatient = False
+        return self.run()
 
     def begin(self) -> None:
         """Watch the job."""

@@ -1,9 +1,9 @@
 """`srun --multi-prog FILE`: which program each task runs.  Pure.
 
 A line is `RANKS COMMAND [ARGUMENTS]`; ranks are `0`, `1-3`, `0,2` or `*` (every rank not named before).
-`%t` is the task's rank, `%o` its place within the line's ranks, `%%` one percent sign.  Quotes group words, and
-between single quotes nothing is replaced.  A `#` where a word would begin starts a comment; a backslash at
-the end of a line goes on in the next.
+`%t` is the task's rank, `%o` its place within the line's ranks, `%%` one percent sign.  Quotes group words,
+and between single quotes nothing is replaced.  A `#` where a word would begin starts a comment; a backslash
+at the end of a line goes on in the next.
 """
 
 from collections.abc import Iterator, Sequence

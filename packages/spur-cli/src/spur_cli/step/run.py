@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context
+from spur_cli.signals import SIGNAL as SIGNAL
+from spur_cli.signals import Caught
 from spur_cli.step import exits, session
 from spur_cli.step.input import pump
 from spur_cli.step.link_notices import LinkNotices
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from spur_core.grammar.filepattern import PatternValues
     from spur_proto import agent_pb2, controller_pb2
 
-SIGNAL = "signal"
 #: Two interrupts within this time end the step.
 INTERRUPT_SECS = 1.0
 #: An ended step whose nodes do not give its output and exit any more.
@@ -36,7 +37,12 @@ LAST_WORDS_SECS = 15.0
 #: Ends of tasks that come within this time are told in one line.
 GATHER_SECS = 0.1
 TICK_SECS = 0.2
-FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGALRM)
+CAUGHT = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGALRM,
+)  # fmt: skip
+#: What is handed on to the tasks.
+FORWARDED = CAUGHT[1:]
 ABORTED = (
     JobState.CANCELLED,
     JobState.TIMEOUT,
@@ -71,6 +77,8 @@ class StepRun:
         self.transport = transport
         self.wishes = wishes
         self.events: SimpleQueue[session.Event] = SimpleQueue()
+        #: To be entered around `run`, and around what brings the job about.
+        self.signals = Caught(CAUGHT, self.events)
         self.rid: tuple[int, int, int] | None = None
         self.sessions: dict[str, NodeSession] = {}
         self.places: dict[int, tuple[str, int]] = {}
@@ -119,7 +127,6 @@ class StepRun:
 
     def run(self) -> int:
         """Until the end; srun's exit code."""
-        previous = self._catch_signals()
         try:
             self.begin()
             while True:
@@ -141,18 +148,6 @@ class StepRun:
         finally:
             if self.wishes.pty is not None:
                 self.wishes.pty.end()
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-    def _catch_signals(self) -> dict[int, Any]:
-        previous: dict[int, Any] = {}
-        if threading.current_thread() is not threading.main_thread():
-            return previous
-        for number in (signal.SIGINT, *FORWARDED):
-            previous[number] = signal.signal(
-                number, lambda caught, _frame: self.events.put((SIGNAL, "", caught))
-            )
-        return previous
 
     def _handle(self, event: session.Event) -> int | None:
         kind, node, payload = event

@@ -86,27 +86,30 @@ def _launch(setup: "Setup", values: layers.Values, fields: dict[str, Any]) -> in
 
     ctx = setup.ctx
     test_only = "test-only" in values
+    out = setup.output(append=fields.get("open_mode") == "append")
     try:
         transport = Transport(ctx, values.get("controller"))
         cluster_name(ctx, transport, values.get("clusters"))
+        run = JobRun(ctx, transport, setup.wishes(), out)
         if not test_only:
             run_program(ctx, "prolog", values.get("prolog"), setup.argv, {})
-        answer = send.submit(ctx, transport, message(fields), test_only=test_only)
+        # Signals are caught before there is a job: whoever interrupts the submission leaves none behind.
+        with run.signals:
+            answer = send.submit(ctx, transport, message(fields), test_only=test_only)
+            for text in answer.warnings:
+                ctx.warning(text)
+            if test_only:
+                ctx.info(answer.test_result)
+                return 0
+            try:
+                return run.follow(answer.job_id)
+            finally:
+                job = {"SLURM_JOB_ID": str(answer.job_id), "SLURM_STEP_ID": "0"}
+                run_program(ctx, "epilog", values.get("epilog"), setup.argv, job)
     except ConfigError as error:
         raise ctx.fatal(error.text) from None
     except CallFailed as failure:
         raise _refused(ctx, values, failure, test_only) from None
-    for text in answer.warnings:
-        ctx.warning(text)
-    if test_only:
-        ctx.info(answer.test_result)
-        return 0
-    out = setup.output(append=fields.get("open_mode") == "append")
-    try:
-        return JobRun(ctx, transport, answer.job_id, setup.wishes(), out).run()
-    finally:
-        job = {"SLURM_JOB_ID": str(answer.job_id), "SLURM_STEP_ID": "0"}
-        run_program(ctx, "epilog", values.get("epilog"), setup.argv, job)
 
 
 def _refused(ctx: Context, values: layers.Values, failure: CallFailed, test_only: bool) -> Stop:
