@@ -1,5 +1,6 @@
 """What a launch refuses, absorbs, displaces and leaves behind."""
 
+import asyncio
 import os
 import signal
 import time
@@ -8,9 +9,20 @@ import grpc
 import pytest
 from grpc import aio
 
+from spur_agent import launch, trust
+from spur_agent.allocation import AllocationTable
+from spur_agent.claim import Claim
+from spur_agent.control_calls import Terms
+from spur_agent.environment import NodeContext
+from spur_agent.hooks import Hooks
+from spur_agent.ledger import Ledger
+from spur_agent.local_spec import NodeRules
+from spur_agent.prolog import Prologs
+from spur_agent.sessions import Phase, Session, SessionTable
 from spur_auth import mint
 from spur_core.ids import RuntimeId
 from spur_proto import agent_pb2 as pb
+from spur_proto_lite.paths import StatePaths
 
 pytestmark = pytest.mark.node
 
@@ -241,3 +253,47 @@ async def test_two_agents_share_a_host_but_not_a_state_directory(
     assert text.startswith("spurd: error: ")
     assert "another spurd works in this state directory" in text
     assert "Traceback" not in text
+
+
+async def test_an_older_attempt_that_does_not_go_keeps_the_newer_out_and_drains_the_node(
+    tmp_path, monkeypatch, spec_of, tools
+):
+    monkeypatch.setattr(launch, "DISPLACE_SECS", 0.05)
+    drained = []
+
+    class Stuck:
+        """A keeper whose steps cannot be killed."""
+
+        async def end_now(self, session, reason):
+            assert (session.rid, reason) == (tools.batch(36, 1), "superseded")
+            await asyncio.Event().wait()
+
+    async def drain(reason):
+        drained.append(reason)
+
+    paths = StatePaths(str(tmp_path))
+    old = tools.batch(36, 1)
+    table, allocation = SessionTable(), AllocationTable((0, 1), 1000, {})
+    table.add(Session(old, paths.session(old), Claim(wire_sha256="x"), 1, "x", Phase.LIVE))
+    site = launch.LaunchSite(
+        names=frozenset({"n1"}),
+        rules=NodeRules("n1", True, "none", False),
+        trust=trust.Rules("disabled", ()),
+        here=NodeContext("n1", "", "", None),
+        paths=paths,
+        table=table,
+        allocation=allocation,
+        keeper=Stuck(),
+        ledger=Ledger(f"{tmp_path}/ledger"),
+        terms=Terms(),
+        bring_up=None,
+        hooks=Hooks(),
+        prologs=Prologs(str(tmp_path), "boot"),
+        drain=drain,
+    )
+    answer = await launch.Launcher(site).launch(tools.launch_request(spec_of(tools.batch(36, 2)), "n1"))
+    assert (answer.success, answer.failure) == (False, pb.LAUNCH_FAILURE_NODE)
+    assert drained == [answer.error]
+    assert "did not end within" in answer.error
+    assert allocation.held() == {}
+    assert [s.rid for s in table] == [old]
