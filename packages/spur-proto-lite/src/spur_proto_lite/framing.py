@@ -15,9 +15,11 @@ An attached connection carries I/O frames instead: u8 type, u32 little-endian le
                     From the supervisor with stream 0 and rank 0: it has the input before that offset
     9 writer        u8 1 or 0, u64 offset: from now on this client gives the input, from that offset on, or
                     it does not any more (from the supervisor only)
+    10 task-exit    JSON of a TaskExit: one task has ended, others of the step may still run (from the
+                    supervisor only; a client that attaches later is told of all that have ended)
 
-In protocol 1 stdin is the bytes alone, stdin-eof is empty, the supervisor sends no credit, and there is no
-frame 9.
+In protocol 1 stdin is the bytes alone, stdin-eof is empty, the supervisor sends no credit, and there are no
+frames 9 and 10.
 
 The giver of input keeps what the supervisor has not confirmed, sends at most `STDIN_WINDOW` bytes beyond
 the last confirmed one, and sends the rest again when it has come back after a lost connection.
@@ -37,10 +39,11 @@ FRAME_LIMIT = 1 << 20
 #: Bytes of input that may be on their way without having been confirmed.
 STDIN_WINDOW = 1 << 20
 
-DATA_OUT, DATA_ERR, STDIN, STDIN_EOF, RESIZE, SIGNAL, EXIT, CREDIT, WRITER = range(1, 10)
+DATA_OUT, DATA_ERR, STDIN, STDIN_EOF, RESIZE, SIGNAL, EXIT, CREDIT, WRITER, TASK_EXIT = range(1, 11)
 #: Stream number of the input in a credit frame.
 INPUT = 0
 
+_LAST_SIGNAL = 64
 _LENGTH = struct.Struct("<I")
 _HEAD = struct.Struct("<BI")
 _DATA = struct.Struct("<IQ")
@@ -234,11 +237,13 @@ def decode_signal(payload: bytes) -> int:
     """The number in a signal frame.
 
     Raises:
-        BadDocument: wrong length.
+        BadDocument: wrong length, or there is no such signal.
     """
     if len(payload) != _U32.size:
         raise BadDocument("a signal frame has the wrong length")
     number: int = _U32.unpack(payload)[0]
+    if not 1 <= number <= _LAST_SIGNAL:
+        raise BadDocument(f"there is no signal {number}")
     return number
 
 

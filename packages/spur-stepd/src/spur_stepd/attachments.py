@@ -23,8 +23,8 @@ from spur_stepd.loop import READ, WRITE
 from spur_stepd.seats import LISTENER, Client, Seats
 from spur_stepd.server import HIGH_WATER, Connection
 from spur_stepd.spools import Spool
-from spur_stepd.terminal import Terminal
-from spur_stepd.terminal_rules import HANG_UP, Detachment, EndOfInput
+from spur_stepd.terminal import EndTeller, Terminal
+from spur_stepd.terminal_rules import HANG_UP, Detachment
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ class Attachments:
         self._exit: ExitRecord | None = None
         self.terminal: Terminal | None = None
         self._detachment = Detachment(spec.pty_detach_grace_secs)
-        self._end = EndOfInput()
+        self._teller: EndTeller | None = None
         self._begun = False
         #: Send a signal on a client's behalf, and end the step; set by the supervisor.
         self.on_signal: Callable[[int], object] = lambda _number: None
@@ -95,6 +95,7 @@ class Attachments:
         """
         self.terminal = terminal = Terminal(self._privileges, *self._window)
         self._add_spool(rank, framing.DATA_OUT, terminal.output)
+        self._teller = EndTeller(terminal, self._timers)
         os.set_blocking(terminal.control, False)
         self._inlet.add(os.dup(terminal.control))
         return os.dup(terminal.slave)
@@ -126,6 +127,8 @@ class Attachments:
 
     def _pump(self, spool: Spool) -> bool:
         """Take what is there; whether it was anything."""
+        if spool.at_eof:
+            return False  # its descriptor may be somebody else's by now
         pipe = spool.pipe
         try:
             changed = spool.pump()
@@ -179,7 +182,8 @@ class Attachments:
         fresh = inflow.take(offset, data)
         if not fresh:
             return
-        self._end.cancel()
+        if self._teller is not None:
+            self._teller.cancel()
         if not self._inlet.feed(fresh):
             say("input_without_end", waiting=self._inlet.waiting)
             client.connection.close()
@@ -198,23 +202,12 @@ class Attachments:
             self._inlet.end()
 
     def _on_input_moved(self) -> None:
-        told = not self._owned.ended or self._end.deadline is not None
-        if self.terminal is not None and not told and self._inlet.is_empty and self._begun:
-            self._end.begin(time.monotonic())
-            self._tell_end(time.monotonic())
+        if self._teller is not None and self._owned.ended and self._inlet.is_empty and self._begun:
+            self._teller.begin()
         self._regulate()
         writer = self._seats.writer
         if writer is not None:
             self._confirm(writer)
-
-    def _tell_end(self, now: float) -> None:
-        terminal = self.terminal
-        if terminal is None or terminal.slave < 0:
-            return  # the step is over
-        if self._end.tick(now, terminal.unread):
-            terminal.write_eof()
-        if self._end.deadline is not None:
-            self._timers.at("end_of_input", self._end.deadline, self._tell_end)
 
     def _confirm(self, client: Client) -> None:
         """Say how far the input has come; not while too much is waiting, so that its giver waits."""
@@ -227,9 +220,10 @@ class Attachments:
     def _regulate(self) -> None:
         """Let the giver of input wait for slow tasks.  Not while a spool is full: the credit that its task
         needs may be on its way behind the input."""
-        blocked = not self._inlet.is_low and not any(spool.is_full for spool in self._spools.values())
+        full = any(spool.is_full for spool in self._spools.values())
         for client in self._seats.clients:
-            client.connection.set_reading(not blocked or client is not self._seats.writer)
+            blocked = self._inlet.is_flooded if client.version > 1 else not self._inlet.is_low
+            client.connection.set_reading(full or not blocked or client is not self._seats.writer)
 
     # -- clients -----------------------------------------------------------------------------------
 
@@ -454,8 +448,8 @@ class Attachments:
         self._inlet.close()
         self._detachment.ended()
         self._plan_hang_up()
-        self._end.cancel()
-        self._timers.cancel("end_of_input")
+        if self._teller is not None:
+            self._teller.cancel()
         if self.terminal is not None:
             self.terminal.close()
         self._finish_spools()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from spur_proto_lite.framing import STDIN_WINDOW
 from spur_stepd.loop import WRITE
 from spur_stepd.spools import Input
 
@@ -46,6 +47,11 @@ class Inlet:
     def is_low(self) -> bool:
         """Whether more may come."""
         return self._input.waiting < HIGH_WATER
+
+    @property
+    def is_flooded(self) -> bool:
+        """Whether the giver sends beyond what it may, so that it has to be stopped by force."""
+        return self._input.waiting > HIGH_WATER + STDIN_WINDOW
 
     @property
     def is_empty(self) -> bool:

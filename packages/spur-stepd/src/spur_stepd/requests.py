@@ -55,6 +55,7 @@ class Requests:
             control.ACK: self._ack,
             control.ATTACH: self._attach,
             control.UPDATE: self._update,
+            control.EXEC: self._exec,
         }
 
     def on_message(self, connection: Connection, document: dict[str, object]) -> None:
@@ -235,6 +236,12 @@ class Requests:
             raise Later
         connection.send(control.encode_reply(request, body))
         attachments.admit(connection)
+        raise Later
+
+    def _exec(self, connection: Connection, request: Request) -> Body:
+        if request.v < 2:
+            raise BadDocument("exec: protocol 2 is needed")
+        self._supervisor.execs.begin(connection, request, self._refuse)
         raise Later
 
     def _update(self, _connection: Connection, request: Request) -> Body:

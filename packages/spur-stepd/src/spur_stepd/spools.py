@@ -145,6 +145,7 @@ class Spool:
     def _close_pipe(self) -> None:
         self.at_eof = True
         os.close(self.pipe)
+        self.pipe = -1
 
     def give_up(self) -> None:
         """Stop reading: somebody outside the step holds the other end."""

@@ -30,6 +30,7 @@ from spur_stepd import actions as act
 from spur_stepd import describe, digest, launch, spec_file, task_epilog, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
+from spur_stepd.execs import Execs
 from spur_stepd.hooks import Hooks
 from spur_stepd.lifetime import Lifetime
 from spur_stepd.log import say
@@ -89,6 +90,7 @@ class Supervisor:
         self.attachments.on_signal = self._deliver_for_client
         self.attachments.on_teardown = self._on_detached
         self.requests = Requests(self)
+        self.execs = Execs(self)
         self.launched: launch.Launched | None = None
         self.start_reply = control.StartReply()
         self.exit: exits.ExitRecord | None = None

@@ -11,11 +11,15 @@ import os
 import select
 import struct
 import termios
+import time
+
+from spur_stepd.terminal_rules import EndOfInput
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spur_stepd.privileges import Privileges
+    from spur_stepd.timers import Timers
 
 _SIZE = struct.Struct("HHHH")
 _MOST = (1 << 16) - 1
@@ -99,6 +103,35 @@ class Terminal:
         if self.control >= 0:
             os.close(self.control)
             self.control = -1
+
+
+class EndTeller:
+    """Tells whoever reads from a terminal that its input is at its end, when `EndOfInput` says so."""
+
+    def __init__(self, terminal: Terminal, timers: Timers) -> None:
+        self._terminal = terminal
+        self._timers = timers
+        self._rules = EndOfInput()
+
+    def begin(self) -> None:
+        """The terminal has all the input; nothing happens when it was told already."""
+        if self._rules.deadline is None:
+            now = time.monotonic()
+            self._rules.begin(now)
+            self._on_time(now)
+
+    def cancel(self) -> None:
+        """There is more input after all, or the terminal is done with."""
+        self._rules.cancel()
+        self._timers.cancel(self)
+
+    def _on_time(self, now: float) -> None:
+        if self._terminal.slave < 0:
+            return
+        if self._rules.tick(now, self._terminal.unread):
+            self._terminal.write_eof()
+        if self._rules.deadline is not None:
+            self._timers.at(self, self._rules.deadline, self._on_time)
 
 
 def send_group(group: int, number: int) -> bool:

@@ -214,6 +214,24 @@ def join(dirs: tuple[str, ...]) -> None:
         _write(f"{directory}/cgroup.procs", "0")
 
 
+def branch(dirs: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
+    """Make a group below a step's, so that some of its processes can be told from the others and killed
+    alone.  Its limits are the step's.
+
+    Returns:
+        (what to join instead of `dirs`, the new group); without a v2 group `dirs` itself and "".
+    """
+    for directory in dirs:
+        if _is_unified(directory):
+            made = f"{directory}/{name}"
+            try:
+                os.mkdir(made)
+            except OSError:
+                break
+            return tuple(made if one == directory else one for one in dirs), made
+    return dirs, ""
+
+
 def join_supervisors(root: Root) -> None:
     """Move the calling process into the group of supervisors (`stepd` below the root of each hierarchy).
 
