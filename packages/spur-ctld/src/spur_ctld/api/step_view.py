@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from spur_core.grammar.hostlist import compress_sorted
+from spur_core.grammar.hostlist import compress_sorted, expand
 from spur_core.grammar.tres import format_tres
 from spur_core.ids import RuntimeId
 from spur_core.states import JobState
@@ -88,6 +88,8 @@ def past_message(job: Job, past: PastStep) -> pb.StepInfo:
     message.num_cpus = row.cpus
     message.num_nodes = row.num_nodes
     message.nodelist = row.nodelist
+    # What each node had is not kept; which nodes they were is needed to fetch the step's last words.
+    message.slices.extend(pb.NodeSlice(node=node) for node in expand(row.nodelist))
     message.alloc_tres = row.alloc_tres
     message.start_at = row.start_at
     if row.end_at is not None:

@@ -182,7 +182,9 @@ class StepsWrite:
                 if past.stop is not None and past.stop.why == "launch":
                     raise StepLaunchFailed(past.stop.text)
                 past_info, _ = step_info(job, made.step_id, self.site.clock())
-                return pb.CreateJobStepResponse(step=past_info)
+                assert past_info is not None
+                # Its nodes keep what it printed until the client has it.
+                return pb.CreateJobStepResponse(step=past_info, nodes=self.step_addresses(past_info))
             await self.site.ledger.job_changed(job_id, _LOOK_SECS)
 
     async def CompleteJob(self, request: pb.CompleteJobRequest, context: Any) -> pb.CompleteJobResponse:
