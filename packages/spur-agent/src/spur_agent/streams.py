@@ -12,10 +12,11 @@ from spur_agent.link import OWNER, WATCHER, Attach, Attached, Exec
 from spur_agent.report import exit_message
 from spur_agent.sessions import Phase, Session, SessionTable
 from spur_core.errors import BusyError, RequestError, Unreachable, WrongState
+from spur_core.ids import RuntimeId
 from spur_proto import agent_pb2 as pb
 from spur_proto_lite import control, framing, spool
 from spur_proto_lite.client import exit_of
-from spur_proto_lite.exits import ExitRecord
+from spur_proto_lite.exits import ExitRecord, TaskExit
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Ready(NamedTuple):
 
 
 #: What comes of a step.
-Part = pb.OutputChunk | ExitRecord | Accepted | Ready
+Part = pb.OutputChunk | ExitRecord | TaskExit | Accepted | Ready
 
 
 class Streams:
@@ -50,6 +51,8 @@ class Streams:
     def __init__(self, table: SessionTable) -> None:
         self._table = table
         self._open: set[Attached] = set()
+        #: The place of each step's own client; one that comes later takes it.
+        self._owners: dict[RuntimeId, object] = {}
         self._stopping = False
 
     def stop(self) -> None:
@@ -104,25 +107,47 @@ class Streams:
     async def _follow(
         self, session: Session, how: Attach, carried: Input | None
     ) -> AsyncGenerator[Part, None]:
-        """Everything of a step from the offsets on, to its exit."""
+        """Everything of a step from the offsets on, to its exit.
+
+        Raises:
+            WrongState: another client came as the step's own.
+        """
         reached = {(rank, stream): offset for rank, stream, offset in how.offsets}
-        attached = await self._attached(session, how)
-        if attached is not None:
-            if carried is not None:
-                yield _ready(attached, Ready(how.stdin_offset, how.mode == OWNER, False))
-            async with aclosing(self._frames(attached, carried, reached)) as parts:
+        place = object()
+        if how.mode == OWNER:
+            self._owners[session.rid] = place
+        try:
+            async with aclosing(self._live(session, how, carried, reached)) as parts:
                 async for part in parts:
                     yield part
                     if isinstance(part, ExitRecord):
                         return
-        elif carried is not None:
-            yield Ready(how.stdin_offset, False, False)
-        # The supervisor is gone, or refuses: what it has left on the disk is the rest.
-        await self._ended(session)
-        assert session.exit is not None
-        for chunk in await asyncio.to_thread(_spooled, session.paths.dir, reached):
-            yield chunk
-        yield session.exit
+            if how.mode == OWNER and self._owners.get(session.rid) is not place:
+                raise WrongState(f"another client has taken the place of {session.rid}'s own")
+            # The supervisor is gone, or refuses: what it has left on the disk is the rest.
+            await self._ended(session)
+            assert session.exit is not None
+            for chunk in await asyncio.to_thread(_spooled, session.paths.dir, reached):
+                yield chunk
+            yield session.exit
+        finally:
+            if self._owners.get(session.rid) is place:
+                del self._owners[session.rid]
+
+    async def _live(
+        self, session: Session, how: Attach, carried: Input | None, reached: dict[tuple[int, int], int]
+    ) -> AsyncGenerator[Part, None]:
+        """What the supervisor serves, as long as it does."""
+        attached = await self._attached(session, how)
+        if attached is None:
+            if carried is not None:
+                yield Ready(how.stdin_offset, False, False)
+            return
+        if carried is not None:
+            yield _ready(attached, Ready(how.stdin_offset, how.mode == OWNER, False))
+        async with aclosing(self._frames(attached, carried, reached)) as parts:
+            async for part in parts:
+                yield part
 
     async def _attached(self, session: Session, how: Attach) -> Attached | None:
         """The I/O channel; None when the supervisor does not serve it any more."""
@@ -174,6 +199,8 @@ class Streams:
                 elif frame.kind == framing.WRITER:
                     writer, offset = framing.decode_writer(frame.payload)
                     yield Ready(offset, writer, attached.answer.get("pty") is True)
+                elif frame.kind == framing.TASK_EXIT:
+                    yield TaskExit.from_json(framing.decode_body(frame.payload))
                 elif frame.kind == framing.EXIT:
                     yield exit_of(frame)
                     return
@@ -245,6 +272,8 @@ def _ready(attached: Attached, fallback: Ready) -> Ready:
 def _response(part: Part) -> pb.InteractiveSessionResponse:
     if isinstance(part, ExitRecord):
         return pb.InteractiveSessionResponse(exit=step_exit(part))
+    if isinstance(part, TaskExit):
+        return pb.InteractiveSessionResponse(task_exit=rank_exit(part))
     if isinstance(part, Accepted):
         return pb.InteractiveSessionResponse(stdin_accepted=part.offset)
     if isinstance(part, Ready):
@@ -316,8 +345,13 @@ def step_exit(found: ExitRecord) -> pb.StepExit:
     """The wire form of a step's end."""
     return pb.StepExit(
         exit=exit_message(found),
-        ranks=[pb.RankExit(rank=task.rank, exit=exit_message(task)) for task in found.tasks],
+        ranks=[rank_exit(task) for task in found.tasks],
     )
+
+
+def rank_exit(found: TaskExit) -> pb.RankExit:
+    """The wire form of one task's end."""
+    return pb.RankExit(rank=found.rank, exit=exit_message(found))
 
 
 def _spooled(session_dir: str, reached: dict[tuple[int, int], int]) -> list[pb.OutputChunk]:
