@@ -9,6 +9,7 @@ from spur_cli.context import Context, Stop
 COMMANDS = {
     "sbatch": "spur_cli.submit.sbatch",
     "srun": "spur_cli.step.srun",
+    "sattach": "spur_cli.step.sattach",
     "salloc": "spur_cli.alloc.salloc",
     "squeue": "spur_cli.queue.squeue",
     "scancel": "spur_cli.queue.scancel",
@@ -18,7 +19,7 @@ COMMANDS = {
     "spur": "spur_cli.spur",
 }
 #: Names that Slurm's users may type and that come with later releases.
-_LATER = "sattach sprio sstat sdiag sacctmgr sshare sreport scrontab strigger sbcast smd"
+_LATER = "sprio sstat sdiag sacctmgr sshare sreport scrontab strigger sbcast smd"
 LATER = tuple(_LATER.split())
 SLURM_NAMES = (*(name for name in COMMANDS if name != "spur"), *LATER)
 

@@ -23,6 +23,8 @@ def open_channel(address: str) -> grpc.Channel:
             ("grpc.max_send_message_length", MAX_MESSAGE),
             ("grpc.enable_http_proxy", 0),
             ("grpc.enable_retries", 0),
+            # A new try is a new connection, not one that waits because an earlier one failed.
+            ("grpc.use_local_subchannel_pool", 1),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ),

@@ -46,17 +46,19 @@ OWN = {
     "down": "spur_cli.cluster.down",
     "restart": "spur_cli.cluster.restart",
     "demo": "spur_cli.cluster.demo",
+    "exec": "spur_cli.step.exec_command",
     "token": "spur_cli.keys",
     "keygen": "spur_cli.keys",
 }
 #: Verbs of later releases.
-LATER = ("net", "node", "k8s", "image", "exec", "self-update", "update")
+LATER = ("net", "node", "k8s", "image", "self-update", "update")
 
 USAGE = """\
 Usage: spur <verb> [arguments]
 
 Jobs:      submit (sbatch)   run (srun)        alloc (salloc)   queue (squeue)
            cancel (scancel)  history (sacct)   nodes (sinfo)    show, control (scontrol)
+           attach (sattach)  exec JOB COMMAND
 Cluster:   up, down, restart and demo: a cluster on this machine
 Keys:      keygen [FILE]     token user|node
 Other:     version           help              every Slurm name

@@ -51,8 +51,9 @@ class ResendBuffer:
         self.base = offset
 
     def forget(self) -> None:
-        """Drop what is kept: it will not be wanted."""
+        """Drop what is kept, an end included: it will not be wanted."""
         self.base = self.end
+        self.closed = False
         self._bytes.clear()
 
     def after(self, offset: int, limit: int) -> bytes:

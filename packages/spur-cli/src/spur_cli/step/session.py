@@ -153,7 +153,7 @@ class NodeSession:
     def send_stdin(self, data: bytes) -> None:
         """Bytes for the tasks of this node; none = the end."""
         with self._changed:
-            if data and self._muted:
+            if self._muted:
                 return
             if data:
                 self._input.put(data)
@@ -237,7 +237,7 @@ class NodeSession:
                         return None
                 failure = CallFailed("UNAVAILABLE", "", f"the session with {self.node} ended early")
             except CallFailed as error:
-                failure = error
+                failure = error if error.reached else _unreachable()
             finally:
                 self._connection = None
             now = time.monotonic()
@@ -413,3 +413,8 @@ class NodeSession:
         self._events.put((OUTPUT, self.node, (chunk.rank, int(chunk.stream), end, data)))
         with self._changed:
             self._changed.wait_for(lambda: self._undelivered < OUTPUT_BYTES or self._closing)
+
+
+def _unreachable() -> CallFailed:
+    """The agent, which is no controller, did not answer."""
+    return CallFailed("UNAVAILABLE", "unreachable", "the node's agent cannot be reached", reached=False)

@@ -49,7 +49,7 @@ class Terminal:
         """(rows, columns)"""
         try:
             rows, cols = termios.tcgetwinsize(self.fd)
-        except OSError:
+        except (OSError, termios.error):
             return _ROWS, _COLS
         return (rows or _ROWS), (cols or _COLS)
 
@@ -66,6 +66,8 @@ class Terminal:
                 (signal.SIGWINCH, self._resized),
                 (signal.SIGTSTP, self._stop),
                 (signal.SIGCONT, self._continued),
+                # A reader that goes away must not end this process before it has put the terminal back.
+                (signal.SIGPIPE, signal.SIG_IGN),
             ):
                 self._handlers[number] = signal.signal(number, handler)
         self._make_raw()
