@@ -1,4 +1,4 @@
-"""hold, uhold, release, requeue, requeuehold."""
+"""hold, uhold, release, requeue, requeuehold, suspend, resume."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -98,3 +98,23 @@ def requeue(ctx: Context, connect: Connect, keyword: str, words: list[str]) -> i
     except CallFailed as failure:
         raise Stop(1, f"slurm_requeue error: {failure.text}") from None
     return report(ctx, answer.results)
+
+
+def suspend(ctx: Context, connect: Connect, keyword: str, words: list[str]) -> int:
+    """suspend and resume."""
+    from spur_proto import controller_pb2 as pb
+
+    if not words:
+        raise Stop(1, f"too few arguments for keyword:{keyword}")
+    try:
+        transport = connect()
+        chosen = targets(ctx, transport, words)
+        if keyword == "suspend":
+            request = pb.SuspendJobRequest(targets=chosen)
+            results = transport.call("SuspendJob", request, pb.SuspendJobResponse).results
+        else:
+            again = pb.ResumeJobRequest(targets=chosen)
+            results = transport.call("ResumeJob", again, pb.ResumeJobResponse).results
+    except CallFailed as failure:
+        raise Stop(1, f"slurm_{keyword} error: {failure.text}") from None
+    return report(ctx, results, f"slurm_{keyword}")

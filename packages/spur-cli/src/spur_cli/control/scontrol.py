@@ -11,14 +11,14 @@ from spur_core.errors import ConfigError
 
 #: Keywords that act in this release.
 KEYWORDS = (
-    "all details exit help hide hold oneliner ping quiet quit release requeue requeuehold show uhold update"
-    " verbose version"
+    "all details exit help hide hold oneliner ping quiet quit release requeue requeuehold show uhold resume"
+    " suspend update verbose version"
 )
 #: Keywords of Slurm that come later, refused by name.
 LATER = (
     "abort callerid cancel_reboot cluster completing create delete errnumstr fsdampeningfactor getent gethost"
-    " listpids notify pidinfo power reboot reconfigure resume schedloglevel setdebug setdebugflags shutdown"
-    " suspend takeover token top wait_job write"
+    " listpids notify pidinfo power reboot reconfigure schedloglevel setdebug setdebugflags shutdown"
+    " takeover token top wait_job write"
 )
 
 
@@ -111,6 +111,10 @@ class Session:
             from spur_cli.control.changes import requeue
 
             return requeue(ctx, self.connect, keyword, rest)
+        if keyword in ("suspend", "resume"):
+            from spur_cli.control.changes import suspend
+
+            return suspend(ctx, self.connect, keyword, rest)
         if keyword == "update":
             from spur_cli.control.update import update
 

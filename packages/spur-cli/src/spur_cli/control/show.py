@@ -63,6 +63,7 @@ def show(ctx: Context, connect: Connect, words: list[str], style: Style) -> int:
         "nodes": ("slurm_load_node", nodes),
         "partitions": ("slurm_load_partitions", partitions),
         "config": ("slurm_load_ctl_conf", config),
+        "steps": ("slurm_get_job_steps", steps),
     }
     if entity not in shown:
         raise ctx.stop(f"show {entity} is not supported by this release")
@@ -104,6 +105,33 @@ def jobs(ctx: Context, transport: "Transport", operands: list[str], style: Style
             )
         )
     ctx.out("".join(show_job.text(job, style) for job in found))
+    return 0
+
+
+def steps(ctx: Context, transport: "Transport", operands: list[str], style: Style) -> int:
+    """`show step [JOB[.STEP]]`."""
+    from spur_cli.control import show_step
+    from spur_cli.queue import select
+    from spur_proto import controller_pb2 as pb
+
+    request = pb.GetJobStepsRequest()
+    if operands:
+        try:
+            refs = select.parse_refs(operands[:1])
+        except ValueError:
+            raise Stop(1, f"Invalid job step id specified: {operands[0]}") from None
+        request.jobs.extend(select.target(ref) for ref in refs)
+    try:
+        found = list(transport.call("GetJobSteps", request, pb.GetJobStepsResponse).steps)
+    except CallFailed as failure:
+        if not operands or not is_no_such_job(failure):
+            raise
+        found = []
+    if operands and not found:
+        name = operands[0] if "." in operands[0] else f"{operands[0]}."
+        raise Stop(1, f"Job step {name} not found")
+    found.sort(key=lambda step: (step.rid.job_id, step.rid.step_id))
+    ctx.out("".join(show_step.text(step, style) for step in found) or "No job steps in the system\n")
     return 0
 
 

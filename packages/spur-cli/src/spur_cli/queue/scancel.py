@@ -146,19 +146,23 @@ class Wish:
         else:
             jobs = select.fetch(transport, states=select.LIVE_STATES)
         out: list[JobRef] = []
-        steps = {ref.job_id: ref for ref in self.refs if ref.step is not None or ref.tasks}
+        parts: dict[int, list[JobRef]] = {}
+        for ref in self.refs:
+            if ref.step is not None or ref.tasks:
+                parts.setdefault(ref.job_id, []).append(ref)
         for job in jobs:
             if job.state not in {int(state) for state in select.LIVE_STATES} or not self._wanted(job):
                 continue
-            ref = steps.get(job.array_job_id if job.HasField("array_job_id") else job.job_id)
-            if ref is None:
+            master = job.array_job_id if job.HasField("array_job_id") else job.job_id
+            refs = parts.get(master)
+            if refs is None:
                 tasks = job.array_pending.partition("%")[0] or None
-                master = job.array_job_id if job.HasField("array_job_id") else job.job_id
                 if job.HasField("array_task_id"):
                     tasks = str(job.array_task_id)
-                ref = JobRef(master, tasks, None, None) if tasks else JobRef(job.job_id, None, None, None)
-            if ref not in out and (not self.options.has("interactive") or self._confirmed(job)):
-                out.append(ref)
+                refs = [JobRef(master, tasks, None, None) if tasks else JobRef(job.job_id, None, None, None)]
+            for ref in refs:
+                if ref not in out and (not self.options.has("interactive") or self._confirmed(job)):
+                    out.append(ref)
         if not out and self.verbose:
             self.ctx.info("No active jobs match ALL job filters, including: " + self._filters())
         return out

@@ -11,6 +11,7 @@ from spur_core.errors import ConfigError, GrammarError
 
 if TYPE_CHECKING:
     from spur_cli.queue import fields
+    from spur_cli.queue.steps import StepPlan
     from spur_cli.transport import Transport
     from spur_core.grammar.jobid import JobRef
     from spur_proto import common_pb2
@@ -66,7 +67,7 @@ def table() -> Table:
             Option("reservation", "R", REQUIRED, refuse="*"),
             Option("running-over", "", REQUIRED, refuse="*"),
             Option("running-under", "", REQUIRED, refuse="*"),
-            Option("steps", "s", OPTIONAL, refuse="*"),
+            Option("steps", "s", OPTIONAL, "steps, of all jobs or these", metavar="IDS"),
             cluster_option(("SQUEUE_CLUSTERS",)),
             *common(help_short=""),
         ],
@@ -87,7 +88,7 @@ def run(ctx: Context) -> int:
     if _lists(ctx, options):
         return 0
     _refuse_operands(ctx, options)
-    plan = Plan(ctx, options)
+    plan = _plan(ctx, options)
     period = options.get("iterate")
     if period is None:
         return plan.once(0)
@@ -103,13 +104,26 @@ def run(ctx: Context) -> int:
     return code
 
 
+def _plan(ctx: Context, options: Parsed) -> "Plan | StepPlan":
+    if not options.has("steps"):
+        return Plan(ctx, options)
+    from spur_cli.queue import fields, names
+    from spur_cli.queue.steps import StepPlan
+
+    style = ctx.env.get("SLURM_TIME_FORMAT", "")
+    view = fields.View(style, names.bitstr_len(None), options.has("noconvert"), ctx.clock())
+    by_jobs = options.has("jobs") and not options.get("steps")
+    refs = _refs(ctx, options, "jobs" if by_jobs else "steps")
+    return StepPlan(ctx, options, view, refs, *_users(ctx, options))
+
+
 def _refuse_operands(ctx: Context, options: Parsed) -> None:
-    """Only a bare `-j` takes a word that is no option; `squeue 12` must not show everybody's queue.
+    """Only a bare `-j` or `-s` takes a word that is no option; `squeue 12` must not show everybody's queue.
 
     Raises:
         Stop: there is a word that nothing takes.
     """
-    bare = options.has("jobs") and not options.get("jobs")
+    bare = any(options.has(name) and not options.get(name) for name in ("jobs", "steps"))
     extra = options.operands[1:] if bare else options.operands
     if extra:
         raise Stop(
@@ -161,8 +175,8 @@ class Plan:
         except ValueError:
             self.bad_sort = self.sort
         self.states = self._states(select.LIVE_STATES)
-        self.refs = self._refs()
-        self.users, self.uids = self._users()
+        self.refs = _refs(ctx, options, "jobs")
+        self.users, self.uids = _users(ctx, options)
 
     def _format(self) -> "tuple[formats.Format, dict[str, tuple[str, fields.Text]]]":
         from spur_cli.queue import fields
@@ -216,39 +230,6 @@ class Plan:
                 f"squeue: error: Valid job states include: {listed}",
             ) from None
         return None if found is None else frozenset(int(state) for state in found)
-
-    def _refs(self) -> "list[JobRef]":
-        from spur_cli.queue import select
-
-        if not self.options.has("jobs"):
-            return []
-        text = self.options.get("jobs")
-        texts = [text] if text else self.options.operands[:1]
-        try:
-            return select.parse_refs(texts)
-        except ValueError as error:
-            raise self.ctx.stop(f"Invalid job id: {error}") from None
-
-    def _users(self) -> "tuple[list[str], set[int] | None]":
-        """(names for the controller, uids that a row must have; None = any)."""
-        import os
-
-        if self.options.has("me"):
-            return [], {os.getuid()}
-        if not self.options.get("user"):
-            return [], None
-        from spur_cli.users import find_user
-
-        names, uids = [], set()
-        for word in self.options.items("user"):
-            found = find_user(word)
-            if found is None:
-                self.ctx.err(f"squeue: error: Invalid user: {word}\n\n")
-                continue
-            uids.add(found[1])
-            if found[0]:
-                names.append(found[0])
-        return (names if len(names) == len(uids) else []), uids
 
     def once(self, round_number: int) -> int:
         """Ask and print."""
@@ -344,3 +325,43 @@ class Plan:
 
             return bool(job.nodelist) and bool(set(hostlist.expand(job.nodelist)) & set(self.nodes))
         return True
+
+
+def _refs(ctx: Context, options: Parsed, option: str) -> "list[JobRef]":
+    """The ids of `-j` or `-s`.
+
+    Raises:
+        Stop: a word that is none.
+    """
+    from spur_cli.queue import select
+
+    if not options.has(option):
+        return []
+    text = options.get(option)
+    texts = [text] if text else options.operands[:1]
+    try:
+        return select.parse_refs(texts)
+    except ValueError as error:
+        raise ctx.stop(f"Invalid job id: {error}") from None
+
+
+def _users(ctx: Context, options: Parsed) -> "tuple[list[str], set[int] | None]":
+    """(names for the controller, uids that a row must have; None = any)."""
+    import os
+
+    if options.has("me"):
+        return [], {os.getuid()}
+    if not options.get("user"):
+        return [], None
+    from spur_cli.users import find_user
+
+    names, uids = [], set()
+    for word in options.items("user"):
+        found = find_user(word)
+        if found is None:
+            ctx.err(f"squeue: error: Invalid user: {word}\n\n")
+            continue
+        uids.add(found[1])
+        if found[0]:
+            names.append(found[0])
+    return (names if len(names) == len(uids) else []), uids
