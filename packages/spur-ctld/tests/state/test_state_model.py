@@ -15,6 +15,7 @@ from spur_ctld.state import codec, events, ops
 from spur_ctld.state.cluster import launch_nodes
 from spur_ctld.state.ops import Who
 from spur_ctld.state.records import Settings
+from spur_ctld.state.step_rows import waits_for
 
 NODES = ("n1", "n2", "n3")
 WHO = st.sampled_from(
@@ -37,6 +38,8 @@ def make_machine(sim_class):
             #: (job, attempt) that were dispatched, and how they ended for good.
             self.dispatched = set()
             self.ended = {}
+            #: (job, attempt, step) that were made.
+            self.made = set()
             self.boots = itertools.count(2)
 
         # -- help
@@ -62,15 +65,23 @@ def make_machine(sim_class):
         def attempt_near(self, data, job):
             return max(1, job.run_attempt + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
 
+        def pick_step(self, data):
+            """(job, step id) of a step that is not over, or of one that never was."""
+            found = [(job, step) for job in self.sim.state.jobs.values() for step in (*job.steps, 99)]
+            found = [pair for pair in found if pair[0].steps]
+            return data.draw(st.sampled_from(found)) if found else None
+
         # -- operations
 
         @rule(data=st.data())
         def submit(self, data):
             srun = data.draw(st.booleans())
+            alloc = not srun and data.draw(st.booleans())
             array = data.draw(st.sampled_from([(), (), ((0, 3, 1),), ((1, 1, 1), (5, 9, 2))]))
             self.sim.submit(
                 srun=srun,
-                array=() if srun else array,
+                alloc_only=alloc,
+                array=() if srun or alloc else array,
                 array_throttle=data.draw(st.integers(0, 2)),
                 held=data.draw(st.integers(0, 4)) == 0,
                 requeue=data.draw(st.integers(0, 3)) > 0,
@@ -90,7 +101,12 @@ def make_machine(sim_class):
             attempt = job.run_attempt + 1 + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1]))
             before = {name: self.sim.state.use_of(name).cpus for name in NODES}
             result = self.sim.begin(
-                job.job_id, tuple(nodes), cpus=data.draw(st.integers(1, 3)), task=task, attempt=attempt
+                job.job_id,
+                tuple(nodes),
+                cpus=data.draw(st.integers(1, 3)),
+                task=task,
+                attempt=attempt,
+                everywhere=data.draw(st.integers(0, 4)) > 0,
             )
             if result.refusal is None:
                 assert self.sim.job(result.job_id).run_attempt == attempt
@@ -178,6 +194,89 @@ def make_machine(sim_class):
                 assert codec.digest(self.sim.state) == before
                 self.sim.state.applied = applied
             self.watch()
+
+        @precondition(has(JobState.RUNNING))
+        @rule(data=st.data(), who=WHO)
+        def make_step(self, data, who):
+            job = self.pick(data, ACTIVE_STATES)
+            exact = data.draw(st.booleans())
+            result = self.sim.ask(
+                job.job_id,
+                who=who,
+                num_tasks=data.draw(st.sampled_from([None, 1, 2, 4])),
+                exact=exact,
+                overlap=data.draw(st.integers(0, 3)) == 0,
+                interactive=data.draw(st.integers(0, 9)) == 0,
+                gres=data.draw(st.sampled_from([None, ()])),
+                request_id=data.draw(st.sampled_from(["", "", "s1", "s2"])),
+                attempt=self.attempt_near(data, job),
+            )
+            if result.refusal is None:
+                now = self.sim.job(job.job_id)
+                made = (now.job_id, result.attempt, result.step_id)
+                # Only the repeat of a request may name a step again.
+                assert made not in self.made or now.steps == job.steps
+                self.made.add(made)
+            self.watch()
+
+        @precondition(lambda self: any(job.steps for job in self.sim.state.jobs.values()))
+        @rule(
+            data=st.data(), word=st.sampled_from(["up", "report", "report", "stop", "gone", "lost", "forget"])
+        )
+        def move_step(self, data, word):
+            picked = self.pick_step(data)
+            if picked is None:
+                return
+            job, step_id = picked
+            attempt = self.attempt_near(data, job)
+            node = data.draw(st.sampled_from(NODES))
+            if word == "up":
+                self.sim.step_up(job.job_id, step_id)
+            elif word == "report":
+                step = job.steps.get(step_id)
+                verdict = self.sim.complete(
+                    job.job_id,
+                    node,
+                    attempt=attempt,
+                    step_id=step_id,
+                    code=data.draw(st.sampled_from([0, 3])),
+                )
+                wanted = step is not None and node in waits_for(step) and attempt == job.run_attempt
+                assert (verdict == "accepted") == wanted
+            elif word == "stop":
+                self.sim.stop(job.job_id, step_id, attempt=attempt, hard=data.draw(st.booleans()))
+            elif word == "forget":
+                self.sim.do(ops.StepForget(at=0, job_id=job.job_id, attempt=attempt, step_id=step_id))
+            else:
+                self.sim.gone(job.job_id, step_id, node, attempt=attempt, lost=word == "lost")
+            self.watch()
+
+        @precondition(has(JobState.RUNNING, JobState.SUSPENDED))
+        @rule(data=st.data(), who=WHO, resume=st.booleans())
+        def suspend(self, data, who, resume):
+            job = self.pick(data, {JobState.RUNNING, JobState.SUSPENDED})
+            self.sim.suspend(job.job_id, resume=resume, who=who)
+            self.watch()
+            job = self.sim.job(job.job_id)
+            if job.untold and data.draw(st.booleans()):
+                suspended = data.draw(st.booleans())
+                self.sim.do(
+                    ops.SuspendTold(
+                        at=0,
+                        job_id=job.job_id,
+                        attempt=job.run_attempt,
+                        nodes=job.untold[:1],
+                        suspended=suspended,
+                    )
+                )
+
+        @precondition(lambda self: any(j.request.alloc_only for j in self.sim.state.jobs.values()))
+        @rule(data=st.data(), who=WHO)
+        def done_with_it(self, data, who):
+            job = self.pick(data, ACTIVE_STATES)
+            if job is not None:
+                self.sim.over(job.job_id, who=who, code=data.draw(st.sampled_from([0, 2])))
+                self.watch()
 
         @rule(data=st.data(), who=WHO)
         def cancel(self, data, who):
@@ -274,7 +373,9 @@ def make_machine(sim_class):
             self.sim.register(name, cpus=cpus, boot=f"boot-{next(self.boots)}" if reboot else known)
             if reboot:
                 held = self.sim.state.use_of(name).jobs
-                assert not any(name in launch_nodes(self.sim.job(job_id)) for job_id in held)
+                for job in map(self.sim.job, held):
+                    assert job.fence is not None
+                    assert name not in job.fence.targets
             self.watch()
 
         @rule(name=st.sampled_from(NODES), word=st.sampled_from(["drain", "undrain", "silence"]))
@@ -290,7 +391,8 @@ def make_machine(sim_class):
         @rule()
         def forget(self):
             rows = tuple((row.job_id, row.attempt, row.seq) for row in self.sim.state.outbox.values())
-            self.sim.do(ops.OutboxAck(at=0, rows=rows[::2]))
+            steps = [(*key, row.seq) for key, row in self.sim.state.step_outbox.items()]
+            self.sim.do(ops.OutboxAck(at=0, rows=rows[::2], steps=tuple(steps[::2])))
             self.sim.do(ops.Purge(at=0, job_ids=tuple(self.sim.state.jobs), answers_before=self.sim.now - 20))
 
         @rule()
@@ -313,6 +415,7 @@ def make_machine(sim_class):
                     self.sim.complete(job_id, node)
                     self.watch()
             assert not self.sim.state.active
+            assert not any(job.steps for job in self.sim.state.jobs.values())
             assert all(use.cpus == 0 and not use.jobs for use in self.sim.state.use.values())
 
         @initialize()
@@ -321,6 +424,7 @@ def make_machine(sim_class):
                 self.sim.submit()
             self.sim.submit(array=((0, 3, 1),), array_throttle=2)
             self.sim.submit(srun=True, min_nodes=2, max_nodes=2)
+            self.sim.submit(alloc_only=True, script=b"", requeue=False)
 
     return Life
 

@@ -13,7 +13,7 @@ from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobEvent, JobState,
 from spur_ctld.state import apply_steps
 from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.cluster import ClusterState, deciding_nodes, launch_nodes
-from spur_ctld.state.endings import OOM_EXIT, begin_fence, cross_off, finish
+from spur_ctld.state.endings import OOM_EXIT, begin_fence, cross_off, finish, unsuspended
 from spur_ctld.state.events import JobChanged
 from spur_ctld.state.ops import AllocComplete, CompleteResult, Done, NodeComplete, Refusal
 from spur_ctld.state.records import Exit, Fence, Job, NodeExit
@@ -68,8 +68,9 @@ def complete(state: ClusterState, op: NodeComplete) -> CompleteResult:
         return CompleteResult(verdict="accepted")
     state.put_job(
         msgspec.structs.replace(
-            known,
+            unsuspended(known, op.at),
             state=next_job_state(job.state, JobEvent.NODE_EXIT),
+            untold=(),
             held=tuple(node for node in job.held if node != op.node),
             end_at=op.ended_at if job.end_at is None else min(job.end_at, op.ended_at),
         )
