@@ -229,10 +229,11 @@ def test_a_step_that_must_wait(cli, step):
     ]
 
 
-def test_a_step_that_waits_only_so_long(cli, step, monkeypatch):
+@pytest.mark.parametrize("words", [["-I"], ["-I0"], ["--immediate=0"]])
+def test_a_step_that_waits_only_so_long(cli, step, monkeypatch, words):
     step.peer.answers["CreateJobStep"] = pb.CreateJobStepResponse(busy=True, text="")
     monkeypatch.setattr(inside_run, "FIRST_WAIT_SECS", 0.01)
-    result = cli("srun", "-Q", "-I0000", "true", env=INSIDE)
+    result = cli("srun", "-Q", *words, "true", env=INSIDE)
     text = "srun: error: Unable to create step for job 12: Requested nodes are busy\n"
     assert result == (1, "", text)
 

@@ -47,7 +47,7 @@ def run_step(ctx: Context, words: Parsed, below: layers.Values, job: str) -> int
         label="label" in values,
         shape=_shape(setup, given),
         stdin_path=setup.source.path,
-        immediate="immediate" in values and values["immediate"] in (None, "1"),
+        immediate="immediate" in values and not values["immediate"],
         submit_line=" ".join([ctx.name, *ctx.argv]),
     )
     return _launch(setup, values, fields)
@@ -105,11 +105,10 @@ def _message(fields: dict[str, Any]) -> "controller_pb2.CreateJobStepRequest":
 
 
 def _patience(ctx: Context, values: layers.Values) -> float | None:
-    """Seconds that the step may wait for resources (`--immediate=SECS`); None = for ever."""
-    text = values.get("immediate")
-    if text in (None, "0", "1"):
+    """Seconds that the step may wait for resources (`--immediate[=SECS]`); None = for ever."""
+    if "immediate" not in values:
         return None
-    assert text is not None
+    text = values["immediate"] or "0"
     if not (text.isascii() and text.isdigit() and len(text) < 9):
         raise ctx.stop(f'Invalid numeric value "{text}" for --immediate.', CODE)
     return float(text)

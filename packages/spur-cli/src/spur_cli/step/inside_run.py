@@ -16,13 +16,16 @@ from spur_core.states import JobState
 if TYPE_CHECKING:
     from spur_proto import common_pb2, controller_pb2
 
-CREATED, BUSY, REFUSED = "created", "busy", "refused"
+CREATED, BUSY, REFUSED, AWAY = "created", "busy", "refused", "away"
+BUSY_TEXT = "Requested nodes are busy"
 #: How long the controller keeps a call that must wait: short at first, so that the wait is told soon.
 FIRST_WAIT_SECS, WAIT_SECS = 0.3, 20.0
 #: An answer may take so long beyond that.
 ANSWER_SECS = 60.0
 #: How long the controller may be away while a step is asked for.
 AWAY_SECS = 300.0
+#: A restart of the controller takes less; who would care?
+AWAY_QUIET_SECS = 3.0
 FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 #: After a signal a call may still bring a step that must be ended.
 LAST_CALL_SECS = 1.0
@@ -63,6 +66,7 @@ class InsideRun(StepRun):
         self._around = around
         self._give_up_secs = give_up_secs
         self._told_busy = False
+        self._told_away = False
         self._stopped = threading.Event()
 
     def begin(self) -> None:
@@ -95,6 +99,8 @@ class InsideRun(StepRun):
                 if not failure.busy or time.monotonic() - last > AWAY_SECS:
                     self.events.put((REFUSED, "", failure))
                     return
+                if time.monotonic() - last > AWAY_QUIET_SECS:
+                    self.events.put((AWAY, "", failure.text))
                 self._stopped.wait(pause)
                 pause = min(pause * 2, LAST_PAUSE)
                 continue
@@ -102,14 +108,14 @@ class InsideRun(StepRun):
             if not answer.busy:
                 self.events.put((CREATED, "", answer))
                 return
-            self.events.put((BUSY, "", answer.text))
             left = WAIT_SECS
             if self._give_up_secs is not None:
                 left = self._give_up_secs - (last - began)
                 if left <= 0:
-                    text = answer.text or "Requested nodes are busy"
-                    self.events.put((REFUSED, "", CallFailed("FAILED_PRECONDITION", "busy", text)))
+                    late = CallFailed("FAILED_PRECONDITION", "busy", answer.text or BUSY_TEXT)
+                    self.events.put((REFUSED, "", late))
                     return
+            self.events.put((BUSY, "", answer.text))
             wait = min(left, WAIT_SECS)
 
     # The main thread.
@@ -122,8 +128,11 @@ class InsideRun(StepRun):
         """
         if kind == BUSY and not self._told_busy:
             self._told_busy = True
-            text = payload or "Requested nodes are busy"
+            text = payload or BUSY_TEXT
             self.info(f"Job {self.job_id} step creation temporarily disabled, retrying ({text})")
+        elif kind == AWAY and not self._told_away:
+            self._told_away = True
+            self.ctx.error(f"{payload}, retrying")
         elif kind == CREATED:
             self._created(payload)
         elif kind == REFUSED:
