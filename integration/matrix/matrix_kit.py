@@ -184,15 +184,12 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Until nothing more fits."""
-        with open(self.path / "ballast", "wb") as file:
-            for size in (1 << 16, 1 << 12, 1):
-                try:
-                    while True:
-                        file.write(b"x" * size)
-                        file.flush()
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        file.seek(0, os.SEEK_END)
+        fd = os.open(self.path / "ballast", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    os.write(fd, b"x" * size)
+        os.close(fd)
 
     def free(self) -> None:
         """Make room again."""

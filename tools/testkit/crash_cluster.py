@@ -26,7 +26,7 @@ from spur_core.linux import cgroup_layout
 BIN = Path(sys.executable).parent
 CONTROLLER = home.CONTROLLER
 #: A time-out of a condition here means a lost job or a hung daemon, not a slow machine.
-PATIENCE = 120.0
+PATIENCE = 60.0
 
 
 def until(condition: Callable[[], Any], what: str, secs: float = PATIENCE) -> Any:
@@ -246,7 +246,9 @@ class CrashCluster:
             for agent in self.agents:
                 state = str(self.folder / "state" / agent)
                 digest = hashlib.sha256(state.encode()).hexdigest()[:8]
-                found += [str(path) for path in Path(base).glob(f"**/spur_{digest}")]
+                # Groups come and go while we look.
+                with contextlib.suppress(FileNotFoundError):
+                    found += [str(path) for path in Path(base).glob(f"**/spur_{digest}")]
         return found
 
     # -- what is on the nodes
@@ -300,7 +302,19 @@ class CrashCluster:
 
     def groups(self) -> list[str]:
         """Control groups of jobs that are still there."""
-        return [str(path) for base in self._bases() for path in Path(base).glob("job_*")]
+        found: list[str] = []
+        for base in self._bases():
+            with contextlib.suppress(FileNotFoundError):
+                found += [str(path) for path in Path(base).glob("job_*")]
+        return found
+
+    def groups_below(self, name: str) -> list[Path]:
+        """Control groups of that name and what is in them, outermost first."""
+        found: set[Path] = set()
+        for base in self._bases():
+            for top in Path(base).glob(name):
+                found |= {top, *(path for path in top.glob("**/") if path.is_dir())}
+        return sorted(found)
 
     def moment(self, mark: str, secs: float) -> str:
         """Wait, without a pause, until a session that is not there now has come so far; its name, "" if none.

@@ -11,6 +11,7 @@ import errno
 import os
 import signal
 
+from spur_core.linux import prctl
 from spur_proto_lite.exits import EpilogRecord
 from spur_stepd import detach
 from spur_stepd.log import say
@@ -176,6 +177,8 @@ class HookRun:
             os.closerange(3, 1 << 20)
             os.umask(_UMASK)
             self._become()
+            # A script whose supervisor is killed has nobody to watch it and to tell its result to.
+            prctl.die_with_parent()
             try:
                 os.chdir(self._directory or LAST_RESORT)
             except OSError:

@@ -1,4 +1,4 @@
-"""The three process attributes that Python has no call for.
+"""The process attributes that Python has no call for.
 
 `_ctypes` is used without `ctypes` around it: the supervisor pays for every import in each of its copies.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import _ctypes
 
+_SIGKILL = 9
+_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
@@ -34,3 +36,9 @@ def set_not_dumpable() -> None:
 def set_no_new_privs() -> None:
     """Set-user-id programs give no rights to this process or its children any more."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def die_with_parent() -> None:
+    """SIGKILL for this process when its parent ends.  To be set after the last change of user ids, which
+    clears it; a parent that was gone before is not noticed."""
+    _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
