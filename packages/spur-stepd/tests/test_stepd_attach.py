@@ -12,7 +12,7 @@ import pytest
 from spur_core.errors import Unreachable
 from spur_proto_lite import control, framing, unixsock
 from spur_proto_lite.client import Unconfirmed, exit_of
-from spur_proto_lite.control import OWNER, WATCHER, Refused
+from spur_proto_lite.control import WATCHER, Refused
 from spur_proto_lite.launch_spec import TaskSpec
 
 pytestmark = pytest.mark.node
