@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from grpc import aio
 
@@ -15,6 +16,7 @@ from spur_auth import mint
 from spur_auth.verify import verify, verify_launch
 from spur_core.config.loader import parse_config
 from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_core.states import JobState
 from spur_ctld.controller import Controller
 from spur_ctld.state.invariants import check
 from spur_proto import accounting_pb2_grpc, agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
@@ -69,21 +71,21 @@ class ScriptedAgent(agent_pb2_grpc.SlurmAgentServicer):
     terms: list[int] = field(default_factory=list)
     server: Any = None
     entered: int = 0
+    #: Specs of further steps; what the next ones answer; they wait until `step_gate` is set.
+    commands: list[agent_pb2.LaunchSpec] = field(default_factory=list)
+    step_refuse: list[agent_pb2.RunCommandResponse] = field(default_factory=list)
+    step_gate: asyncio.Event = field(default_factory=asyncio.Event)
+    #: The next so many further steps are launched, or (`deaf`) are not, and nobody hears of it.
+    mute: int = 0
+    deaf: int = 0
+    suspends: list[agent_pb2.AgentSuspendJobRequest] = field(default_factory=list)
 
     def _check(self, context: Any) -> None:
         token = dict(context.invocation_metadata())["authorization"].removeprefix("Bearer ")
         assert verify(self.key, token, "controller", self.clock.time()).verified
 
     async def LaunchJob(self, request: Any, context: Any) -> Any:
-        self._check(context)
-        spec = agent_pb2.LaunchSpec.FromString(request.spec)
-        rid = (spec.rid.job_id, spec.rid.run_attempt, spec.rid.step_id)
-        statement = verify_launch(self.key, request.launch_token, self.clock.time())
-        assert statement.rid == RuntimeId(*rid)
-        assert (statement.uid, statement.gid) == (spec.uid, spec.gid)
-        assert statement.spec_digest == hashlib.sha256(request.spec).hexdigest()
-        assert statement.node == self.name == request.target_node
-        self.terms.append(request.term)
+        spec, rid = self._signed(request, context)
         self.entered += 1
         await self.gate.wait()
         self.launches.append(spec)
@@ -94,10 +96,49 @@ class ScriptedAgent(agent_pb2_grpc.SlurmAgentServicer):
             success=True, stdout_path="/out", stderr_path="/err", started_at=time.time()
         )
 
+    def _signed(self, request: Any, context: Any) -> tuple[Any, tuple[int, int, int]]:
+        """The spec of a launch whose statement is right, and its identity."""
+        self._check(context)
+        spec = agent_pb2.LaunchSpec.FromString(request.spec)
+        rid = (spec.rid.job_id, spec.rid.run_attempt, spec.rid.step_id)
+        statement = verify_launch(self.key, request.launch_token, self.clock.time())
+        assert statement.rid == RuntimeId(*rid)
+        assert (statement.uid, statement.gid) == (spec.uid, spec.gid)
+        assert statement.spec_digest == hashlib.sha256(request.spec).hexdigest()
+        assert statement.node == self.name == request.target_node
+        self.terms.append(request.term)
+        return spec, rid
+
+    async def RunCommand(self, request: Any, context: Any) -> Any:
+        spec, rid = self._signed(request, context)
+        parents = [held for held in self.held if held[:2] == rid[:2]]
+        self.commands.append(spec)
+        if not parents:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "the job is not on this node")
+        await self.step_gate.wait()
+        if self.step_refuse:
+            return self.step_refuse.pop(0)
+        if self.deaf:
+            self.deaf -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "connection lost")
+        assert self.held.get(rid) is None, "a step was launched twice"
+        self.held[rid] = "live"
+        if self.mute:
+            self.mute -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "connection lost")
+        return agent_pb2.RunCommandResponse(success=True, started_at=time.time())
+
+    async def SuspendJob(self, request: Any, context: Any) -> Any:
+        self._check(context)
+        self.suspends.append(request)
+        return agent_pb2.AgentSuspendJobResponse(steps=1)
+
     async def CancelJob(self, request: Any, context: Any) -> Any:
         self._check(context)
         self.cancels.append(request)
         mine = [rid for rid in self.held if rid[:2] == (request.rid.job_id, request.rid.run_attempt)]
+        if request.rid.HasField("step_id"):
+            mine = [rid for rid in mine if rid[2] == request.rid.step_id]
         if self.obeys and not request.HasField("signal"):
             for rid in mine:
                 del self.held[rid]
@@ -169,7 +210,8 @@ class Cluster:
 
     async def crash(self) -> None:
         """What SIGKILL leaves: nothing but the log; no effect is finished, nothing is told."""
-        for part in (self.controller.launcher, self.controller.fencer, self.controller.timers):
+        parts = self.controller
+        for part in (parts.launcher, parts.fencer, parts.timers, parts.steps, parts.suspender):
             await part.stop()
         await self.controller.scheduler.stop()
         await self.down()
@@ -210,6 +252,7 @@ class Cluster:
     async def add_agent(self, name: str, cpus: int = 4, **fields: Any) -> ScriptedAgent:
         agent = ScriptedAgent(name, self.clock)
         agent.gate.set()
+        agent.step_gate.set()
         await agent.start()
         self.agents[name] = agent
         await self.register(agent, cpus=cpus, **fields)
@@ -258,6 +301,47 @@ class Cluster:
         )
         answer = await self.stub.ReportJobStatus(request, metadata=self.as_node(agent.name))
         return int(answer.verdict)
+
+    # -- steps
+
+    async def alloc(self, nodes: int = 1, user: str = "root", **fields: Any) -> int:
+        """An allocation that runs."""
+        job_id = await self.submit(user, script=b"", alloc_only=True, min_nodes=nodes, **fields)
+        await self.in_state(job_id, JobState.RUNNING)
+        return job_id
+
+    def step_request(self, job_id: int, **fields: Any) -> pb.CreateJobStepRequest:
+        request = pb.CreateJobStepRequest(
+            job_id=job_id, argv=[b"hostname"], name="hostname", work_dir="/tmp", wait_secs=5
+        )
+        for key, value in fields.items():
+            if isinstance(value, list):
+                field = getattr(request, key)
+                del field[:]
+                field.extend(value)
+            elif key == "shape":
+                request.shape.CopyFrom(value)
+            else:
+                setattr(request, key, value)
+        return request
+
+    async def step(self, job_id: int, user: str = "root", **fields: Any) -> Any:
+        """The answer of CreateJobStep."""
+        return await self.stub.CreateJobStep(self.step_request(job_id, **fields), metadata=self.user(user))
+
+    async def steps(self, user: str = "root", **fields: Any) -> list[Any]:
+        answer = await self.stub.GetJobSteps(pb.GetJobStepsRequest(**fields), metadata=self.user(user))
+        return list(answer.steps)
+
+    async def cancel(self, job_id: int, user: str = "root", **fields: Any) -> str:
+        """The sentence of the refusal, or nothing."""
+        target = pb.JobTarget(job_id=job_id)
+        if "step_id" in fields:
+            target.step_id = fields.pop("step_id")
+        answer = await self.stub.CancelJob(
+            pb.CancelJobRequest(targets=[target], **fields), metadata=self.user(user)
+        )
+        return str(answer.results[0].text)
 
     async def job(self, job_id: int, user: str = "root") -> Any:
         answer = await self.stub.GetJobs(
@@ -315,6 +399,7 @@ async def clusters(tmp_path: Path) -> AsyncIterator[Factory]:
     for cluster in made:
         for agent in cluster.agents.values():
             agent.gate.set()
+            agent.step_gate.set()
         await cluster.down()
         for agent in cluster.agents.values():
             await agent.stop()
