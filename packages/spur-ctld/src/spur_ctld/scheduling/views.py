@@ -2,6 +2,7 @@
 
 import msgspec
 
+from spur_core.grammar.hostlist import natural_key
 from spur_core.states import NodeAvail
 from spur_ctld.state import distribution
 from spur_ctld.state.cluster import ClusterState
@@ -62,20 +63,27 @@ def partition_view(partition: Partition) -> PartitionView:
 
 
 def slices_of(placement: Placement, request: Request) -> tuple[Slice, ...]:
-    """A placement as the log records it; the tasks of a stand-alone srun lie as its user wished."""
-    slices = tuple(
-        Slice(
-            node=share.node,
-            cpus=share.cpus,
-            memory_mb=share.memory_mb,
-            gres=tuple(
-                Gres(name=name, type=kind, count=count) for (name, kind), count in sorted(share.gres.items())
-            ),
-            ranks=share.ranks,
+    """A placement as the log records it; the tasks of a stand-alone srun lie as its user wished.
+
+    Nodes stand in the order of their names, as every list of them is shown: programs take the first host of
+    that list for the one with rank 0.
+    """
+    slices = []
+    first = 0
+    for share in sorted(placement.shares, key=lambda share: natural_key(share.node)):
+        after = first + len(share.ranks)
+        gres = (Gres(name=name, type=kind, count=count) for (name, kind), count in sorted(share.gres.items()))
+        slices.append(
+            Slice(
+                node=share.node,
+                cpus=share.cpus,
+                memory_mb=share.memory_mb,
+                gres=tuple(gres),
+                ranks=tuple(range(first, after)),
+            )
         )
-        for share in placement.shares
-    )
-    return _dealt(slices, request) if request.srun else slices
+        first = after
+    return _dealt(tuple(slices), request) if request.srun else tuple(slices)
 
 
 def _dealt(slices: tuple[Slice, ...], request: Request) -> tuple[Slice, ...]:
