@@ -430,6 +430,8 @@ def fill_spec(
         if hasattr(current, "extend"):
             del current[:]
             current.extend(value)
+        elif hasattr(current, "CopyFrom"):
+            current.CopyFrom(value)
         else:
             setattr(spec, name, value)
     return spec

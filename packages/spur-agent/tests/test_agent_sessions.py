@@ -10,6 +10,7 @@ from grpc import aio
 from spur_core.ids import STEP_EXTERN, RuntimeId
 from spur_core.linux import procfs
 from spur_proto import agent_pb2 as pb
+from spur_proto import common_pb2
 
 pytestmark = pytest.mark.node
 
@@ -33,6 +34,7 @@ class Client:
         self.call = agent.stub().InteractiveSession(metadata=metadata, timeout=30)
         self.tools = tools
         self.kinds, self.ready, self.accepted = [], [], 0
+        self.task_ends = []
         self.text = {1: b"", 2: b""}
         self.exit = self.error = None
         self._init = init
@@ -57,6 +59,8 @@ class Client:
                     self.accepted = answer.stdin_accepted
                 elif kind == "output":
                     self.text[answer.output.stream] += answer.output.data
+                elif kind == "task_exit":
+                    self.task_ends.append((answer.task_exit.rank, answer.task_exit.exit.code))
                 elif kind == "exit":
                     self.exit = answer.exit
         except aio.AioRpcError as error:
@@ -205,6 +209,22 @@ async def test_a_second_client_takes_the_owners_place(agent, step, user, tools):
     await second.send(stdin_eof=True, stdin_offset=0)
     await second.until_over()
     assert second.exit.exit.code == 4
+
+
+async def test_the_end_of_one_task_is_told_while_others_run(agent, step, user, gate, tools):
+    rid, fifo = RuntimeId(413, 1, 0), gate()
+    slice_ = common_pb2.NodeSlice(node="n1", cpus=1, memory_mb=64, ranks=[0, 1])
+    command = f"[ $SLURM_PROCID = 1 ] && exit 5; read x < {fifo}; exit 2"
+    await step(rid, command, slice=slice_, total_tasks=2, step_tasks=2)
+    own = await client(agent, tools, user, rid)
+    await tools.until(lambda: own.task_ends, "told")
+    assert (own.task_ends, own.exit) == ([(1, 5)], None)
+    late = await client(agent, tools, user, rid, mode=WATCHER)
+    await tools.until(lambda: late.task_ends == [(1, 5)], "told to one that comes later")
+    tools.open_gate(fifo)
+    await own.until_over()
+    assert own.task_ends == [(1, 5), (0, 2)]
+    assert own.exit.exit.code == 5
 
 
 async def test_a_present_attempt_is_found_without_its_number(agent, step, user, tools):

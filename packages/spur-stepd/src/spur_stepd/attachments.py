@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spur_proto_lite.exits import ExitRecord
+    from spur_proto_lite.exits import ExitRecord, TaskExit
     from spur_proto_lite.launch_spec import LaunchSpec
     from spur_stepd.loop import Loop
     from spur_stepd.privileges import Privileges
@@ -59,6 +59,8 @@ class Attachments:
         self._seats = Seats()
         self._window = (spec.pty_rows, spec.pty_cols)
         self._exit: ExitRecord | None = None
+        #: Frames that tell the ends of single tasks, in their order.
+        self._task_ends: list[bytes] = []
         self.terminal: Terminal | None = None
         self._detachment = Detachment(spec.pty_detach_grace_secs)
         self._teller: EndTeller | None = None
@@ -427,6 +429,9 @@ class Attachments:
                 more = True
             if spool is not None and (offset < spool.end or not spool.at_eof):
                 at_end = False
+        if client.version > 1:
+            parts.extend(self._task_ends[client.told_ends :])
+            client.told_ends = len(self._task_ends)
         over = at_end and self._exit is not None
         if over:
             assert self._exit is not None
@@ -441,6 +446,13 @@ class Attachments:
             connection.set_wants_room(more)
 
     # -- the end -----------------------------------------------------------------------------------
+
+    def task_ended(self, ended: TaskExit) -> None:
+        """One of several tasks has ended: whoever is attached may want to do something about it."""
+        if len(self._spec.task_list()) > 1:
+            payload = json.dumps(ended.to_json(), separators=(",", ":")).encode()
+            self._task_ends.append(framing.encode_frame(framing.TASK_EXIT, payload))
+            self._feed_all()
 
     def finish(self, record: ExitRecord) -> None:
         """No process of the step is left: whatever still holds a pipe open is none of ours."""

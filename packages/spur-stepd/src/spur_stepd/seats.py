@@ -51,6 +51,8 @@ class Client:
         self.window = window
         #: How far its input was confirmed to it.
         self.confirmed = 0
+        #: How many ends of single tasks it has been told.
+        self.told_ends = 0
 
     @property
     def is_owner(self) -> bool:
