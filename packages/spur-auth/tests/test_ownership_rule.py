@@ -7,9 +7,7 @@ from spur_auth.ownership import (
     Admins,
     is_admin,
     may_act_on,
-    require_admin,
     require_controller,
-    require_may_act_on,
     require_node,
 )
 from spur_core.errors import AccessDenied
@@ -50,11 +48,6 @@ SAYS_NOTHING = asserted_user("")
 )
 def test_on_a_job_of_alice(who, allowed):
     assert may_act_on(who, 1000, "alice") is allowed
-    if allowed:
-        require_may_act_on(who, 1000, "alice")
-    else:
-        with pytest.raises(AccessDenied, match=r"^Access/permission denied$"):
-            require_may_act_on(who, 1000, "alice")
 
 
 @pytest.mark.parametrize("who", [NOBODY, SAYS_NOTHING, SAYS_ROOT, ALICE])
@@ -73,22 +66,6 @@ def test_admins_are_a_record_of_the_controller():
     assert may_act_on(BOB, 1000, "alice", admins=staff)
     assert not may_act_on(ROOT, 1000, "alice", admins=staff)
     assert not is_admin(asserted_user("bob"), admins=staff)
-
-
-@pytest.mark.parametrize(
-    ("who", "closed", "opened"),
-    [
-        (ROOT, True, True),
-        (ALICE, False, False),
-        (NOBODY, False, True),
-        (SAYS_ALICE, False, True),
-        (N1, False, False),
-        (CTLD, False, False),
-    ],
-)
-def test_administration(who, closed, opened):
-    assert _passes(require_admin, who) is closed
-    assert _passes(require_admin, who, open_cluster=True) is opened
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_without_a_file_there_is_one_partition_with_every_node():
     """The default configuration can run a job on any node that registers."""
     config = default_config()
     assert config.cluster_name == "spur"
-    assert config.default_partition == "default"
+    assert [one.name for one in config.partitions if one.default] == ["default"]
     partition = config.partition("default")
     assert partition is not None
     assert partition.all_nodes

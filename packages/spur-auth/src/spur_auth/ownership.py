@@ -58,33 +58,6 @@ def may_act_on(
     return is_owner(identity, owner_uid, owner_name) or is_admin(identity, admins=admins)
 
 
-def require_may_act_on(
-    identity: Identity, owner_uid: int | None, owner_name: str, *, admins: Admins = ROOT_ONLY
-) -> None:
-    """As `may_act_on`.
-
-    Raises:
-        AccessDenied: it may not.
-    """
-    if not may_act_on(identity, owner_uid, owner_name, admins=admins):
-        raise AccessDenied
-
-
-def require_admin(identity: Identity, *, admins: Admins = ROOT_ONLY, open_cluster: bool = False) -> None:
-    """Change nodes, partitions or the configuration.
-
-    Args:
-        open_cluster: the mode lets callers in without a credential, so an unverified one may administer too.
-
-    Raises:
-        AccessDenied: it may not.
-    """
-    if open_cluster and not identity.verified and identity.kind in (USER, ANONYMOUS):
-        return
-    if not is_admin(identity, admins=admins):
-        raise AccessDenied
-
-
 def require_node(identity: Identity, node: str, *, open_cluster: bool = False) -> None:
     """Report as the node of that name: a node's token for exactly that name.
 

@@ -77,11 +77,6 @@ class Config:
         port = split_address(self.controller.listen_addr)[1]
         return tuple(with_port(host, port) for host in self.controller.hosts)
 
-    @property
-    def default_partition(self) -> str | None:
-        """The partition of jobs that name none."""
-        return next((one.name for one in self.partitions if one.default), None)
-
     def partition(self, name: str) -> sections.PartitionEntry | None:
         """The partition of that name."""
         return next((one for one in self.partitions if one.name == name), None)
