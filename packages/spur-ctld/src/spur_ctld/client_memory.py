@@ -43,6 +43,9 @@ class StepLines:
         #: Job -> ticket -> until when its place is kept; None while its call is open.
         self._lines: dict[int, dict[str, float | None]] = {}
 
+    def __len__(self) -> int:
+        return len(self._lines)
+
     def join(self, job_id: int, ticket: str) -> None:
         """Take a place at the end, or the one that was kept."""
         self._lines.setdefault(job_id, {})[ticket] = None

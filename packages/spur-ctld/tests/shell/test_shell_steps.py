@@ -10,6 +10,7 @@ from grpc import aio
 
 from spur_core.ids import STEP_BATCH, STEP_EXTERN, STEP_INTERACTIVE
 from spur_core.states import JobState
+from spur_ctld.state import ops
 from spur_proto import agent_pb2, common_pb2
 from spur_proto import controller_pb2 as pb
 
@@ -381,6 +382,66 @@ class TestRestarts:
         request = getattr(pb, f"{name}Request")(targets=[pb.JobTarget(job_id=job)])
         answer = await getattr(cluster.stub, name)(request, metadata=cluster.user())
         return answer.results[0].text
+
+
+class TestClientsThatGo:
+    async def test_what_was_recorded_is_launched_all_the_same(self, cluster):
+        one = await cluster.add_agent("n1")
+        job = await cluster.alloc()
+        one.step_gate.clear()
+        asked = asyncio.create_task(cluster.step(job, request_id="r"))
+        await reach(lambda: one.commands)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        one.step_gate.set()
+        await reach(lambda: cluster.state.jobs[job].steps[0].start_at)
+        assert (await cluster.step(job, request_id="r")).step.rid.step_id == 0
+        assert len(one.commands) == 1
+
+    async def record(self, cluster, job, key):
+        """A step that is in the log while its call never heard of it."""
+        await cluster.controller.ledger.commit(
+            ops.StepCreate(
+                at=cluster.clock.time(),
+                job_id=job,
+                attempt=1,
+                who=ops.Who(uid=0, admin=True),
+                ask=ops.StepAsk(),
+                request_id=f"step:0:{job}:{key}",
+            )
+        )
+
+    async def test_a_repeat_launches_what_nobody_did(self, cluster):
+        one = await cluster.add_agent("n1")
+        job = await cluster.alloc()
+        await self.record(cluster, job, "r")
+        answer = await cluster.step(job, request_id="r", argv=[b"id"])
+        assert (answer.step.rid.step_id, answer.step.state) == (0, RUNNING)
+        assert [list(spec.argv) for spec in one.commands] == [[b"id"]]
+
+    async def test_without_a_repeat_it_is_taken_back(self, cluster):
+        await cluster.add_agent("n1")
+        job = await cluster.alloc()
+        await self.record(cluster, job, "r")
+        await cluster.controller.timers.tick()
+        assert cluster.state.jobs[job].steps
+        cluster.clock.ahead += 121
+        await cluster.beat(cluster.agents["n1"])
+        await cluster.controller.timers.tick()
+        await reach(lambda: not cluster.state.jobs[job].steps)
+        assert not cluster.state.jobs[job].past_steps
+
+
+async def test_an_answer_outlives_the_memory_of_its_step(cluster):
+    one = await cluster.add_agent("n1")
+    job = await cluster.alloc()
+    await cluster.step(job, request_id="r")
+    await cluster.report(one, job, step_id=0)
+    for number in range(1, 34):
+        await cluster.step(job)
+        await cluster.report(one, job, step_id=number)
+    with pytest.raises(aio.AioRpcError, match="already completing or completed"):
+        await cluster.step(job, request_id="r")
 
 
 async def test_suspend_and_resume(cluster):

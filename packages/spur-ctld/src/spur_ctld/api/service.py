@@ -36,7 +36,7 @@ class ControllerService(
         self.rows = JobRows()
         self.lines = StepLines()
         self.stopping = False
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[Any]] = set()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Work that the answer does not wait for; what must happen is in the state and happens anyway."""

@@ -67,8 +67,14 @@ class StepRunner:
     # -- taking up
 
     def launch(self, job: Job, step: Step, inputs: StepInputs) -> None:
-        """Launch a step that was created just now by this process; the state tells how it went."""
-        self._begin(step_id_of(job, step), self._launch(step_id_of(job, step), inputs))
+        """Launch a step whose launch nobody has begun; the state tells how it went.
+
+        What an earlier process began is taken up at the start, so a step that is not decided and that nobody
+        works on was never sent to any node.
+        """
+        rid = step_id_of(job, step)
+        if rid not in self._launching and step.start_at is None and step.stop is None:
+            self._begin(rid, self._launch(rid, inputs))
 
     def look(self, job: Job, step: Step) -> None:
         """End a step that is recorded to be ended, where nobody does yet."""
@@ -86,13 +92,16 @@ class StepRunner:
         self._ending.pop(key, None)
 
     def resume(self, job: Job) -> None:
-        """Take up what an earlier process left of the job's steps."""
+        """Take up what is left of the job's steps: by an earlier process, or by a client that went away."""
+        if job.fence is not None:
+            return
         for step in job.steps.values():
             if step.stop is not None:
                 self.look(job, step)
             elif step.start_at is None:
                 rid = step_id_of(job, step)
-                self._begin(rid, self._recover(rid))
+                if rid not in self._launching:
+                    self._begin(rid, self._recover(rid))
 
     async def stop(self) -> None:
         """Give up waiting for answers; the next start goes on from the state."""

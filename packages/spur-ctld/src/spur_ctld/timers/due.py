@@ -12,6 +12,8 @@ from spur_ctld.state.records import UNLIMITED, Job, Node, Partition
 
 #: An attempt over its limit whose processes outlive TERM, grace and KILL is fenced this much later.
 KILL_SLACK_SECS = 15.0
+#: A step is launched or given up in this time; else it is looked after.
+STEP_LAUNCH_SECS = 120.0
 #: The least time an ended job stays in memory.
 MIN_RETENTION_SECS = 120
 
@@ -118,6 +120,23 @@ def steps_over(jobs: Iterable[Job], now: float) -> tuple[list[RuntimeId], float 
                 due.append(RuntimeId(job.job_id, job.run_attempt, step.step_id))
             elif following is None or end < following:
                 following = end
+    return due, following
+
+
+def steps_left(jobs: Iterable[Job], now: float) -> tuple[list[Job], float | None]:
+    """Jobs with a step whose launch is not decided long after it was recorded."""
+    due: list[Job] = []
+    following: float | None = None
+    for job in jobs:
+        open_since = [s.created_at for s in job.steps.values() if s.start_at is None and s.stop is None]
+        if not open_since:
+            continue
+        end = min(open_since) + STEP_LAUNCH_SECS
+        if end <= now:
+            due.append(job)
+            end = now + STEP_LAUNCH_SECS
+        if following is None or end < following:
+            following = end
     return due, following
 
 

@@ -128,7 +128,8 @@ class Timers:
         )
 
     async def _steps(self, now: float) -> float | None:
-        """Steps over a limit of their own; recorded before the first signal leaves."""
+        """Steps over a limit of their own, recorded before the first signal leaves; and steps that a client
+        had recorded and never came back for."""
         over, following = due.steps_over(self._active(), now)
         for rid in over:
             log.info("step_time_limit step=%s", rid)
@@ -142,7 +143,10 @@ class Timers:
                     why="timeout",
                 )
             )
-        return following
+        left, next_left = due.steps_left(self._active(), now)
+        for job in left:
+            self._site.steps.resume(job)
+        return min((at for at in (following, next_left) if at is not None), default=None)
 
     async def _clients(self, now: float) -> None:
         """Allocations whose client has been silent for too long."""
