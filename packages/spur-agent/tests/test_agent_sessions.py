@@ -10,7 +10,7 @@ from grpc import aio
 from spur_core.ids import STEP_EXTERN, RuntimeId
 from spur_core.linux import procfs
 from spur_proto import agent_pb2 as pb
-from spur_proto import common_pb2
+from spur_proto import agent_pb2_grpc, common_pb2
 
 pytestmark = pytest.mark.node
 
@@ -31,7 +31,11 @@ class Client:
             else:
                 setattr(init, name, value)
         metadata = (("authorization", f"Bearer {user.token()}"),)
-        self.call = agent.stub().InteractiveSession(metadata=metadata, timeout=30)
+        # A channel of its own: the agent's is closed with the agent.
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        self.channel = aio.insecure_channel(agent.address, options=options)
+        stub = agent_pb2_grpc.SlurmAgentStub(self.channel)
+        self.call = stub.InteractiveSession(metadata=metadata, timeout=30)
         self.tools = tools
         self.kinds, self.ready, self.accepted = [], [], 0
         self.task_ends = []
@@ -72,6 +76,7 @@ class Client:
 
     async def until_over(self):
         await asyncio.wait_for(self._reader, self.tools.PATIENCE)
+        await self.channel.close()
         return self
 
 
@@ -140,7 +145,8 @@ async def test_a_stopping_agent_tells_its_clients_to_come_back(agent, step, user
     rid = await step(RuntimeId(402, 1, 0), ECHO)
     one = await client(agent, tools, user, rid)
     await tools.until(lambda: one.ready, "ready")
-    call = agent.stub().StreamJobOutput(
+    stub = agent_pb2_grpc.SlurmAgentStub(one.channel)
+    call = stub.StreamJobOutput(
         pb.StreamJobOutputRequest(rid=tools.wire_rid(rid)),
         metadata=(("authorization", f"Bearer {user.token()}"),),
         timeout=30,
@@ -149,9 +155,9 @@ async def test_a_stopping_agent_tells_its_clients_to_come_back(agent, step, user
     await asyncio.sleep(0)
     who = procfs.identity(tools.descriptor_of(agent, rid.dirname())["task_pid"])
     assert await agent.kill(signal.SIGTERM) == 0
+    assert await call.code() is grpc.StatusCode.UNAVAILABLE
     await one.until_over()
     assert one.error.code() is grpc.StatusCode.UNAVAILABLE
-    assert await call.code() is grpc.StatusCode.UNAVAILABLE
     reading.cancel()
     assert procfs.is_alive(who)
     await agent.start()
@@ -305,8 +311,10 @@ async def test_a_terminal_survives_the_agent_and_follows_the_clients_size(agent,
 
 async def exec_text(agent, tools, user, rid, command, **fields):
     one = await client(agent, tools, user, rid, mode=EXEC, argv=[b"/bin/sh", b"-c", command], **fields)
-    await one.send(stdin=b"in\n", stdin_offset=0)
-    await one.send(stdin_eof=True, stdin_offset=3)
+    await tools.until(lambda: one.ready or one.error, "an answer")
+    if one.ready:
+        await one.send(stdin=b"in\n", stdin_offset=0)
+        await one.send(stdin_eof=True, stdin_offset=3)
     return await one.until_over()
 
 
