@@ -257,13 +257,15 @@ class Exec:
         self._check_end()
 
     def _pump(self, stream: int) -> bool:
-        """Take what is there, if the client takes it; whether there may be more."""
+        """Take what is there, if the client takes it; whether there may be more.  Without a client it is
+        dropped: what is being hung up may still say something without dying of that."""
         connection = self._connection
-        if connection is None or not connection.has_room:
+        if stream not in self._outputs:
+            return False
+        if connection is not None and not connection.has_room:
             for fd in self._outputs.values():
                 self._loop.forget(fd)
-            if connection is not None:
-                connection.set_wants_room(True)
+            connection.set_wants_room(True)
             return False
         fd = self._outputs[stream]
         try:
@@ -281,7 +283,8 @@ class Exec:
             return False
         offset = self._offsets[stream]
         self._offsets[stream] = offset + len(data)
-        connection.put(framing.encode_data(stream, 0, offset, data))
+        if connection is not None:
+            connection.put(framing.encode_data(stream, 0, offset, data))
         return stream in self._outputs
 
     def _close_output(self, stream: int) -> None:
@@ -353,11 +356,16 @@ class Exec:
         """The client is gone: hang up, and kill what does not go by that."""
         self._connection = None
         self._answered = True
+        self._inlet.close()
         if self._wait_status is None:
+            for fd in self._outputs.values():
+                os.set_blocking(fd, False)
+            self._watch_outputs()
             self._send(signal.SIGHUP)
             self._send(signal.SIGCONT)
             self._timers.at(self, time.monotonic() + HANG_UP_PAUSE, self._sweep)
-        self._close_all()
+        else:
+            self._close_all()
         self._check_end()
 
     def _on_ended(self, status: int) -> None:
@@ -412,7 +420,7 @@ class Exec:
         connection = self._connection
         if connection is not None:
             if self._outputs:
-                return
+                return  # its client has yet to take them
             self._connection = None
             payload = json.dumps(self._exit().to_json(), separators=(",", ":")).encode()
             connection.put(framing.encode_frame(framing.EXIT, payload))
