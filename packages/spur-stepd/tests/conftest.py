@@ -117,6 +117,9 @@ class Node:
         os.makedirs(self.paths.state_dir, exist_ok=True)
         for path in (self.paths.runtime, self.paths.sessions):
             os.mkdir(path, 0o700)
+        self.tmp = top / "t"
+        self.tmp.mkdir()
+        self.tmp.chmod(0o1777)
         self.work = top / "work"
         self.work.mkdir()
         os.chown(self.work, JOB_UID, JOB_GID)
@@ -137,6 +140,7 @@ class Node:
             "uid": JOB_UID,
             "gid": JOB_GID,
             "cgroup_root": self.cgroup_root,
+            "tmp_dir": str(self.tmp),
             "cohort": ("n1",),
             **changes,
         }

@@ -98,7 +98,7 @@ def test_never_started_is_given_up(node):
     assert not (node.work / "ran").exists()
 
 
-def test_a_signal_reaches_who_left_the_process_group(node):
+def test_v5_a_signal_reaches_who_left_the_process_group(node):
     """V5: a process in a session of its own gets it too."""
     body = "trap 'echo outer' USR1\n"
     body += "setsid sh -c 'trap \"echo inner; exit\" USR1; echo up; while :; do sleep 0.02; done' &\n"
@@ -131,7 +131,7 @@ def test_smaller_scopes(fast_node, scope):
     assert ("child" in written(fast_node)) == (scope == "group")
 
 
-def test_without_a_group_descendants_are_found(fast_node):
+def test_v6_without_a_group_descendants_are_found(fast_node):
     """V6 and 8.3: nothing in a cgroup, still everybody gets it."""
     body = "setsid sh -c 'echo up; exec sleep 1000' & wait\n"
     session = fast_node.spawn(fast_node.script(body, cgroup_root="none"))
@@ -233,7 +233,7 @@ def test_groups_and_limits_of_a_running_step(fast_node, gate):
 
 
 @pytest.mark.root
-def test_out_of_memory_is_told_and_ends_the_step(fast_node):
+def test_v17_out_of_memory_is_told_and_ends_the_step(fast_node):
     """V17 and row 10: with its journal complete, the supervisor unharmed."""
     body = "python3 -c 'x = bytearray(300 << 20)'\nsleep 1000\n"
     session = fast_node.spawn(fast_node.script(body, memory_mb=32))
@@ -250,7 +250,7 @@ def test_out_of_memory_is_told_and_ends_the_step(fast_node):
 
 
 @pytest.mark.root
-def test_a_user_cannot_end_his_supervisor(node):
+def test_kill_9_minus_1_as_an_ordinary_user_does_not_end_its_supervisor(node):
     """Row 29: `kill -KILL -1` as an ordinary user."""
     body = "/bin/kill -KILL -1\nsleep 1000\n"
     session = node.spawn(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spur_core.linux import cgroup
+from spur_core.linux import cgroup, clone
 from spur_core.linux.cgroup_layout import Layout, Root, choose_root, detect, parse_mounts, parse_own
 
 pytestmark = pytest.mark.node
@@ -196,3 +196,42 @@ def test_without_groups_everything_answers_no(tmp_path):
     assert not cgroup.freeze(dirs, True)
     assert cgroup.wait_empty(dirs, 0)
     assert cgroup.remove(dirs) == []
+
+
+@pytest.mark.root
+def test_a_process_can_be_born_in_a_group(root):
+    """With `clone3`: in the v2 group at once, able to fork, reaped as any child."""
+    dirs, _ = cgroup.create_step(root, "job_7.1", "step_0", cgroup.Limits(), STEP)
+    born_in = cgroup.unified_dir(dirs)
+    pid = clone.fork_into(born_in)
+    if pid == 0:
+        code = 1
+        try:
+            inside = cgroup.procs(dirs) == [os.getpid()]
+            cgroup.join(dirs, born_in)
+            inside = inside and all(cgroup.procs((one,)) == [os.getpid()] for one in dirs)
+            child = os.fork()
+            if child == 0:
+                os._exit(3)
+            code = 0 if inside and os.waitpid(child, 0)[1] == 3 << 8 else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0) == (pid, 0)
+    assert cgroup.wait_empty(dirs, 10)
+    assert cgroup.remove(dirs) == []
+
+
+def test_nobody_is_born_in_what_is_no_group(tmp_path):
+    assert clone.fork_into(str(tmp_path)) is None
+    assert clone.fork_into(str(tmp_path / "none")) is None
+
+
+def test_running_into_the_limit_counts_only_where_kills_are_not_counted(tmp_path):
+    """An old v1 kernel says how often the limit was hit, but not whom it has killed."""
+    (tmp_path / "memory.failcnt").write_text("3\n")
+    dirs = (str(tmp_path),)
+    assert cgroup.failures(dirs) == 3
+    (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\n")
+    assert cgroup.failures(dirs) == 3
+    (tmp_path / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert (cgroup.failures(dirs), cgroup.oom_kills(dirs)) == (0, 1)

@@ -141,6 +141,11 @@ class ControlClient:
         """The controller has the exit of journal number `seq`: the supervisor ends."""
         self.call(control.ACK, seq=seq, by=by)
 
+    def adopt_pid(self, pid: int, start_ticks: int | None = None) -> int:
+        """Take a process of the job's user into the job (extern steps only); its start ticks."""
+        reply = self.call(control.ADOPT_PID, pid=pid, start_ticks=start_ticks)
+        return int(str(reply["start_ticks"]))
+
     def update(
         self, memory_mb: int | None = None, cpus: int | None = None, cpu_ids: tuple[int, ...] | None = None
     ) -> None:

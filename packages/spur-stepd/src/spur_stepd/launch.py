@@ -171,9 +171,12 @@ def _make_groups(spec: LaunchSpec, privileges: Privileges) -> tuple[tuple[str, .
         cpu_ids=spec.job_cpu_ids or spec.cpu_ids,
     )
     try:
-        return cgroup.create_step(
+        groups, warnings = cgroup.create_step(
             root, f"job_{rid.job_id}.{rid.run_attempt}", f"step_{rid.step_id}", job, step, keep=spec.hold
         )
+        if privileges.is_root and spec.uid:
+            cgroup.delegate(groups, spec.uid, spec.gid)
+        return groups, warnings
     except OSError as error:
         text = f"no control group for the step: {error.strerror}: {error.filename}"
         if privileges.is_root:

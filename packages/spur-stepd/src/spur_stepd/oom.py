@@ -1,4 +1,7 @@
-"""News of a step at its memory limit, where the kernel kills one process and leaves the rest (v1)."""
+"""Whether a step was short of memory: the evidence, and news of it while it runs.
+
+On v1 the kernel kills one process and leaves the rest; the supervisor then ends those.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,24 @@ class OomWatch:
         self._loop = loop
         self._on_short = on_short
         self._fd = -1
+        self._groups: tuple[str, ...] = ()
+        self._kills = 0
+        self._failures = 0
+
+    def killed(self) -> int:
+        """Processes that the kernel has killed since `begin`.  To be called within a root section."""
+        return max(0, cgroup.oom_kills(self._groups) - self._kills)
+
+    def is_suspect(self) -> bool:
+        """Whether the limit was reached since `begin` on a kernel that does not count its kills; a kill that
+        nobody else has ordered is then its own.  To be called within a root section."""
+        return cgroup.failures(self._groups) > self._failures
 
     def begin(self, groups: tuple[str, ...]) -> None:
-        """Watch these groups.  To be called within a root section."""
+        """Watch these groups, which may have a past.  To be called within a root section."""
+        self._groups = groups
+        self._kills = cgroup.oom_kills(groups)
+        self._failures = cgroup.failures(groups)
         directory = cgroup.oom_control(groups)
         if directory is None:
             return

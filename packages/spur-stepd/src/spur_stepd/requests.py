@@ -9,11 +9,12 @@ import time
 
 import spur_stepd
 from spur_core.errors import IllegalTransition
-from spur_core.ids import U32_MAX
+from spur_core.ids import STEP_EXTERN, U32_MAX
 from spur_core.linux import cgroup
 from spur_proto_lite import control, framing
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.versions import PROTOCOL_MAX, PROTOCOL_MIN
+from spur_stepd import adopt, machine
 from spur_stepd.log import say
 
 # Not from typing, which is heavy; checkers know the name.
@@ -55,6 +56,7 @@ class Requests:
             control.ACK: self._ack,
             control.ATTACH: self._attach,
             control.UPDATE: self._update,
+            control.ADOPT_PID: self._adopt_pid,
             control.EXEC: self._exec,
         }
 
@@ -83,7 +85,9 @@ class Requests:
             body = op(connection, request)
         except Later:
             return
-        except BadDocument as error:
+        except adopt.NoSuchProcess as error:
+            self._refuse(connection, request, control.NO_SUCH_PROCESS, str(error))
+        except (BadDocument, adopt.NotOfTheJob) as error:
             self._refuse(connection, request, control.BAD_REQUEST, str(error))
         except IllegalTransition as error:
             self._refuse(connection, request, control.BAD_STATE, str(error))
@@ -253,9 +257,26 @@ class Requests:
         own = self._supervisor
         if not own.targets.groups:
             raise IllegalTransition(own.machine.state, "update without a control group")
+        groups = own.targets.groups
         with own.privileges.root():
-            warnings = cgroup.set_limits(own.targets.groups, limits)
+            change = cgroup.set_job_limits if own.spec.job_lifetime else cgroup.set_limits
+            warnings = change(groups, limits)
         return {"warnings": warnings}
+
+    def _adopt_pid(self, _connection: Connection, request: Request) -> Body:
+        own = self._supervisor
+        ticks = control.int_arg(request, "start_ticks", 0) or None
+        pid = control.int_arg(request, "pid")
+        if own.spec.rid.step_id != STEP_EXTERN or own.machine.state not in machine.ALIVE:
+            raise IllegalTransition(
+                own.machine.state, "adopt_pid of a step that is not a running extern step"
+            )
+        if not own.targets.groups:
+            raise IllegalTransition(own.machine.state, "adopt_pid without a control group")
+        with own.privileges.root():
+            found = adopt.adopt(pid, ticks, own.spec.uid, own.targets.groups)
+        say("adopted", pid=pid, start_ticks=found)
+        return {"start_ticks": found}
 
 
 def _offsets(request: Request) -> dict[tuple[int, int], int]:

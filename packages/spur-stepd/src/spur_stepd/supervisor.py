@@ -104,6 +104,7 @@ class Supervisor:
         self.hooks = Hooks(self.loop, self.timers, self.children, self.privileges)
         self.lifetime = Lifetime(self.spec, self.state_paths, self.directory, self.hooks)
         self._started_at = 0.0
+        self._kill_ordered = False
         self._quit_code: int | None = None
         self._quit_at = 0.0
         self._do: dict[type, Callable[[act.Action], list[act.Action] | None]] = {
@@ -214,6 +215,7 @@ class Supervisor:
         self._carry_out(self.machine.before_signal(number))
         with self.privileges.root():
             kill = number == signal.SIGKILL and scope == control.ALL
+            self._kill_ordered |= number == signal.SIGKILL
             sent = self.targets.kill() if kill else self.targets.send(number, scope)
         self._journal(SIGNALLED, {"signal": number, "count": sent.reached, "path": sent.path, "scope": scope})
         return control.SignalReply(count=sent.reached, path=sent.path)
@@ -345,6 +347,8 @@ class Supervisor:
         assert self.launched is not None
         if self.launched.work_dir.warning:
             self._tell_user(self.launched.work_dir.warning)
+        with self.privileges.root():
+            self.oom.begin(self.targets.groups)
         faults.before("gate")
         if self.launched.tasks:
             try:
@@ -352,8 +356,6 @@ class Supervisor:
             except BrokenPipeError:
                 pass  # all have been killed at the gate: they have ended, and count as started
         self._close_gate()
-        with self.privileges.root():
-            self.oom.begin(self.targets.groups)
         self.attachments.begin()
         faults.after("gate")
 
@@ -414,6 +416,7 @@ class Supervisor:
         """Tell the machine of tasks that have ended."""
         if self.machine.state != m.STARTING:
             for ended in self.progress.newly_ended(time.time()):
+                self.attachments.task_ended(ended)
                 self._carry_out(self.machine.task_ended(ended.rank))
 
     def _deliver(self, action: act.Action) -> None:
@@ -423,6 +426,7 @@ class Supervisor:
         self._journal(SIGNALLED, {"signal": action.signal, "count": sent.reached, "path": sent.path})
 
     def _kill_all(self, _action: act.Action) -> None:
+        self._kill_ordered = True
         with self.privileges.root():
             sent = self.targets.kill()
         self._journal(SIGNALLED, {"signal": signal.SIGKILL, "count": sent.reached, "path": sent.path})
@@ -453,7 +457,7 @@ class Supervisor:
 
     def _check_oom(self, _action: act.Action) -> list[act.Action]:
         with self.privileges.root():
-            killed = cgroup.oom_kills(self.targets.groups)
+            killed = self.oom.killed()
         return self.machine.oom_checked(killed, time.monotonic())
 
     def _check_held(self, _action: act.Action) -> list[act.Action]:
@@ -474,13 +478,16 @@ class Supervisor:
         return self.machine.exit_written(seq, time.monotonic())
 
     def _make_exit(self) -> exits.ExitRecord:
+        ends = self.progress.ends()
         with self.privileges.root():
-            killed = cgroup.oom_kills(self.targets.groups)
+            killed = self.oom.killed()
+            if not killed and not self._kill_ordered and self.oom.is_suspect():
+                killed = sum(end.signal == signal.SIGKILL for end in ends)
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         if killed:
             self._tell_user(words.oom_killed(self.spec.rid, killed))
         return exits.combine(
-            self.progress.ends(),
+            ends,
             oom=killed > 0,
             teardown_reason=self.machine.teardown_reason,
             started_at=self._started_at,

@@ -37,6 +37,10 @@ _PERIOD_US = 100_000
 _MIB = 1 << 20
 _MIN_PIDS = 1024
 _PIDS_PER_CPU = 256
+#: Looks for processes that were forked while others were being killed.
+KILL_ROUNDS = 10
+#: How many groups a user may make below a step's that was delegated to him.
+_MAX_DESCENDANTS = 1000
 
 
 def pids_limit(cpus: int) -> int:
@@ -104,7 +108,7 @@ def _make_nested(
             _limit(parent, controllers, unified, job, warnings)
         directory = f"{parent}/{step_name}"
         try:
-            os.mkdir(directory)
+            _mkdir(directory)
         except FileNotFoundError:
             continue
         except FileExistsError:
@@ -127,7 +131,7 @@ def _make_passing(directory: str, controllers: tuple[str, ...], unified: bool, w
         for controller in controllers:
             _try_write(f"{os.path.dirname(directory)}/cgroup.subtree_control", f"+{controller}", warnings)
     try:
-        os.mkdir(directory)
+        _mkdir(directory)
     except FileExistsError:
         made = False
     else:
@@ -139,6 +143,12 @@ def _make_passing(directory: str, controllers: tuple[str, ...], unified: bool, w
     return made
 
 
+def _mkdir(directory: str) -> None:
+    """Make a group that everybody may look into, as everywhere, whatever our umask."""
+    os.mkdir(directory)
+    os.chmod(directory, 0o755)  # noqa: S103
+
+
 def _inherit_cpuset(directory: str, controllers: tuple[str, ...], unified: bool) -> None:
     """A new v1 cpuset is empty and takes nobody: give it its parent's, memory nodes first."""
     if unified or "cpuset" not in controllers:
@@ -146,6 +156,22 @@ def _inherit_cpuset(directory: str, controllers: tuple[str, ...], unified: bool)
     for name in ("cpuset.mems", "cpuset.cpus"):
         if not _read(f"{directory}/{name}").strip():
             _write(f"{directory}/{name}", _read(f"{os.path.dirname(directory)}/{name}").strip())
+
+
+def delegate(dirs: tuple[str, ...], uid: int, gid: int) -> None:
+    """Let the job's user divide his step's v2 group further; limits and the group itself stay ours.
+
+    v1 groups are not given away: a user who may write to two of them can move processes between them.
+    """
+    directory = unified_dir(dirs)
+    if not directory:
+        return
+    _try_write(f"{directory}/cgroup.max.descendants", str(_MAX_DESCENDANTS), [])
+    for name in ("", "/cgroup.procs", "/cgroup.threads", "/cgroup.subtree_control"):
+        try:
+            os.chown(f"{directory}{name}", uid, gid)
+        except OSError:
+            pass  # an old kernel lacks some of them
 
 
 def set_limits(dirs: tuple[str, ...], limits: Limits) -> list[str]:
@@ -156,6 +182,26 @@ def set_limits(dirs: tuple[str, ...], limits: Limits) -> list[str]:
         present = tuple(c for c in LIMITING if _has(directory, c, unified))
         _limit(directory, present, unified, limits, warnings)
     return warnings
+
+
+def set_job_limits(dirs: tuple[str, ...], limits: Limits) -> list[str]:
+    """Change limits of a step's groups and of its job's; returns warnings.
+
+    A step's may never exceed its job's, so what shrinks there goes first and what grows last; CPUs that
+    both are to have instead of others are lent to the job for the change.
+    """
+    jobs = job_dirs(dirs)
+    if limits.cpu_ids:
+        for directory in jobs:
+            path = f"{directory}/cpuset.cpus"
+            _try_write(path, f"{_read(path).strip()},{_cpu_list(limits.cpu_ids)}", [])
+    set_limits(dirs, limits)
+    warnings = set_limits(jobs, limits)
+    return warnings + set_limits(dirs, limits)
+
+
+def _cpu_list(cpu_ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, cpu_ids))
 
 
 def _has(directory: str, controller: str, unified: bool) -> bool:
@@ -187,7 +233,7 @@ def _limit(
             _try_write(f"{directory}/cpu.cfs_period_us", str(_PERIOD_US), warnings)
             _try_write(f"{directory}/cpu.cfs_quota_us", str(quota), warnings)
     if "cpuset" in controllers and limits.cpu_ids:
-        _try_write(f"{directory}/cpuset.cpus", ",".join(map(str, limits.cpu_ids)), warnings)
+        _try_write(f"{directory}/cpuset.cpus", _cpu_list(limits.cpu_ids), warnings)
     if "pids" in controllers and limits.cpus:
         _try_write(f"{directory}/pids.max", str(pids_limit(limits.cpus)), warnings)
 
@@ -204,14 +250,43 @@ def _limit_v1_memory(directory: str, memory: int, with_swap: int, warnings: list
         _try_write(swap, str(with_swap), warnings)
 
 
-def join(dirs: tuple[str, ...]) -> None:
-    """Move the calling process in.  Children made before stay outside, so it joins before it execs.
+def join(dirs: tuple[str, ...], born_in: str = "") -> None:
+    """Move the calling process, which must have one thread only, in.
+
+    Children made before stay outside, so it joins before it execs.  Each v1 group is joined by its `tasks`:
+    for one thread that moves itself the kernel need not wait for all processors, for `cgroup.procs` it does.
+
+    Args:
+        born_in: the one among `dirs` that the process has been in from the beginning.
 
     Raises:
         OSError: refused; it may be in some of the groups.
     """
     for directory in dirs:
+        if directory != born_in:
+            _enter(directory)
+
+
+def _enter(directory: str) -> None:
+    try:
+        _write(f"{directory}/tasks", "0")
+    except FileNotFoundError:
         _write(f"{directory}/cgroup.procs", "0")
+
+
+def unified_dir(dirs: tuple[str, ...]) -> str:
+    """The v2 group among `dirs`, "" without one."""
+    return next(filter(_is_unified, dirs), "")
+
+
+def adopt(dirs: tuple[str, ...], pid: int) -> None:
+    """Move another process, with all its threads, in.
+
+    Raises:
+        OSError: refused, or it is gone; it may be in some of the groups.
+    """
+    for directory in dirs:
+        _write(f"{directory}/cgroup.procs", str(pid))
 
 
 def branch(dirs: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
@@ -225,7 +300,7 @@ def branch(dirs: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
         if _is_unified(directory):
             made = f"{directory}/{name}"
             try:
-                os.mkdir(made)
+                _mkdir(made)
             except OSError:
                 break
             return tuple(made if one == directory else one for one in dirs), made
@@ -250,12 +325,12 @@ def join_supervisors(root: Root) -> None:
             continue
         _make_passing(base, controllers, unified, warnings)
         try:
-            os.mkdir(directory)
+            _mkdir(directory)
         except FileExistsError:
             pass
         else:
             _inherit_cpuset(directory, controllers, unified)
-        _write(f"{directory}/cgroup.procs", "0")
+        _enter(directory)
 
 
 def _is_unified(directory: str) -> bool:
@@ -289,7 +364,8 @@ def procs(dirs: tuple[str, ...]) -> list[int]:
         except FileNotFoundError:
             pass
         except OSError as error:
-            if error.errno != errno.ENODEV:  # removed while it was read
+            # Removed while it was read, or a user's threaded group, whose processes its parent lists.
+            if error.errno not in (errno.ENODEV, errno.EOPNOTSUPP):
                 raise
     return found
 
@@ -319,29 +395,42 @@ def freeze(dirs: tuple[str, ...], frozen: bool) -> bool:
 
 
 def kill(dirs: tuple[str, ...]) -> bool:
-    """SIGKILL to everything in the groups at once; False when there is no group to be killed.
+    """SIGKILL to everything in the groups; False when there is no group to be killed.
 
-    A group that was killed is not used again.
+    Frozen first, so that nobody forks meanwhile; then each process by itself, until two looks in a row
+    bring no new one; then `cgroup.kill` for whoever has escaped that.  A killed group is not used again.
     """
     directory = _tracking(dirs)
     if directory is None:
         return False
-    if os.access(f"{directory}/cgroup.kill", os.W_OK):
-        try:
-            _write(f"{directory}/cgroup.kill", "1")
-        except OSError:
-            pass
-        else:
-            return True
     frozen = freeze(dirs, True)
-    for pid in procs(dirs):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    if frozen:
-        freeze(dirs, False)
+    try:
+        _kill_each(dirs)
+        if os.access(f"{directory}/cgroup.kill", os.W_OK):
+            _try_write(f"{directory}/cgroup.kill", "1", [])
+    finally:
+        if frozen:
+            freeze(dirs, False)
     return True
+
+
+def _kill_each(dirs: tuple[str, ...]) -> None:
+    done: set[int] = set()
+    quiet = 0
+    for _ in range(KILL_ROUNDS):
+        try:
+            fresh = set(procs(dirs)) - done - {os.getpid()}
+        except OSError:
+            return
+        quiet = 0 if fresh else quiet + 1
+        if quiet == 2:
+            return
+        for pid in fresh:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        done |= fresh
 
 
 def wait_empty(dirs: tuple[str, ...], timeout: float) -> bool:
@@ -410,6 +499,15 @@ def oom_kills(dirs: tuple[str, ...]) -> int:
                 if key == "oom_kill":
                     total += int(value)
     return total
+
+
+def failures(dirs: tuple[str, ...]) -> int:
+    """How often the groups have run into their memory limit, on kernels that do not count kills; else 0."""
+    for directory in dirs:
+        for name in ("memory.events", "memory.oom_control"):
+            if "oom_kill " in _read(f"{directory}/{name}"):
+                return 0
+    return _first_number(dirs, ("memory.failcnt",))
 
 
 def oom_control(dirs: tuple[str, ...]) -> str | None:

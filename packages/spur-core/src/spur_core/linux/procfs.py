@@ -60,6 +60,18 @@ def start_ticks(pid: int) -> int | None:
     return None if found is None or found.state in _DEAD else found.start_ticks
 
 
+def user_ids(pid: int) -> tuple[int, ...]:
+    """Real, effective, saved and file system uid of a process; empty when it is gone."""
+    try:
+        text = _read(f"/proc/{pid}/status")
+    except OSError:
+        return ()
+    for line in text.splitlines():
+        if line.startswith("Uid:"):
+            return tuple(map(int, line.split()[1:]))
+    return ()
+
+
 def boot_id() -> str:
     """Changes with every boot of the machine."""
     return _read("/proc/sys/kernel/random/boot_id").strip()
