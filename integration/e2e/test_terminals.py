@@ -26,7 +26,7 @@ class Screen:
     def __init__(self, cluster: Any, folder: Path, rows: int = 30, cols: int = 100) -> None:
         self._cluster = cluster
         self._tmux = ["tmux", "-S", str(folder / "s"), "-f", "/dev/null"]
-        self._env = {**cluster.env, "TERM": "xterm"}
+        self._env = {**cluster.env, "TERM": "xterm", "SHELL": "/bin/sh"}
         self._size = ("-x", str(cols), "-y", str(rows))
 
     def open(self) -> None:
