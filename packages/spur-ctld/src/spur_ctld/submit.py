@@ -104,6 +104,7 @@ def resolve(
         max_nodes=shape.max_nodes,
         num_tasks=shape.num_tasks,
         tasks_given=shape.tasks_given,
+        by_nodes=shape.by_nodes,
         tasks_per_node=shape.tasks_per_node,
         cpus_per_task=shape.cpus_per_task,
         cpus_per_task_given=spec.HasField("cpus_per_task"),

@@ -16,6 +16,8 @@ class Shape(NamedTuple):
     max_nodes: int
     num_tasks: int
     tasks_given: bool
+    #: `-N` without any count of tasks.
+    by_nodes: bool
     tasks_per_node: int | None
     cpus_per_task: int
     warnings: tuple[str, ...]
@@ -82,6 +84,7 @@ def resolve(spec: pb.JobSpec, named_nodes: int) -> Shape:
         max_nodes=last,
         num_tasks=count,
         tasks_given=tasks is not None or per_node is not None,
+        by_nodes=nodes_given and tasks is None and per_node is None,
         tasks_per_node=per_node,
         cpus_per_task=cpus or 1,
         warnings=tuple(warnings),

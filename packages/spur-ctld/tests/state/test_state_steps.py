@@ -341,3 +341,16 @@ def test_the_batch_step_has_its_own_node_in_history(two):
     two.complete(1, "n2")
     (batch,) = two.row(1).steps
     assert (batch.step_id, batch.nodelist, batch.cpus, batch.exit.code) == (STEP_BATCH, "n1", 4, 1)
+
+
+def test_an_allocation_by_nodes_alone_leaves_the_number_of_tasks_open(sim):
+    """`salloc -N2`, `srun -n4`: two tasks a node; with a count of tasks its CPUs are the limit."""
+    for by_nodes in (True, False):
+        job_id = sim.run(sim.submit(alloc_only=True, by_nodes=by_nodes, min_nodes=2), nodes=("n1", "n2"))
+        result = sim.ask(job_id, num_tasks=4)
+        if by_nodes:
+            step = sim.steps(job_id)[result.step_id]
+            assert [part.ranks for part in step.slices] == [(0, 1), (2, 3)]
+            assert [part.cpus for part in step.slices] == [1, 1]
+        else:
+            assert result.refusal.text == "More processors requested than permitted"

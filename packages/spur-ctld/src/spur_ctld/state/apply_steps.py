@@ -54,7 +54,13 @@ def why_not(job: Job | None) -> Refusal | None:
 
 
 def placement(job: Job, ask: StepAsk) -> Placed | Refusal:
-    """Where a step would go now."""
+    """Where a step would go now.
+
+    Who asked for nodes alone (`salloc -N2`) has said nothing about tasks: his steps may run more of them than
+    the nodes' CPUs that he got.  With a count of tasks the CPUs that came with it are the limit, as in Slurm.
+    """
+    if job.request.by_nodes and not ask.exact and ask.cpus_per_task is None:
+        ask = msgspec.structs.replace(ask, overcommit=True)
     own = job.slices if job.request.srun else ()
     held = step_layout.held_by(job.steps.values(), [part for part in own if part.node not in job.exits])
     closed = {part.node for part in job.slices} - set(live_nodes(job))

@@ -137,6 +137,8 @@ class Request(Record, frozen=True, kw_only=True):
     task_nodes: tuple[str, ...] = ()
     #: A serialized StepShape of the wire for a stand-alone srun's tasks; not looked into here.
     shape: bytes = b""
+    #: Asked for by nodes alone: how many tasks its steps run was left open.
+    by_nodes: bool = False
 
 
 class Fence(Record, frozen=True, kw_only=True):
