@@ -347,7 +347,7 @@ def test_an_allocation_by_nodes_alone_leaves_the_number_of_tasks_open(sim):
     """`salloc -N2`, `srun -n4`: two tasks a node; with a count of tasks its CPUs are the limit."""
     for by_nodes in (True, False):
         job_id = sim.run(sim.submit(alloc_only=True, by_nodes=by_nodes, min_nodes=2), nodes=("n1", "n2"))
-        result = sim.ask(job_id, num_tasks=4)
+        result = sim.ask(job_id, num_tasks=4, min_nodes=2)
         if by_nodes:
             step = sim.steps(job_id)[result.step_id]
             assert [part.ranks for part in step.slices] == [(0, 1), (2, 3)]
