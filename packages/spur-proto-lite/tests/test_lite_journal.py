@@ -35,6 +35,50 @@ def test_any_prefix_of_a_valid_journal_loads(cut):
     journal.story(loaded.entries)
 
 
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+_RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(set(journal.SYNCED) - {journal.EXIT_OBSERVED, journal.EPILOG_RESULT})),
+        st.floats(0, 2e9),
+        st.dictionaries(
+            st.text(max_size=8).filter(lambda k: k not in ("seq", "at", "event")), _JSON, max_size=4
+        ),
+    ),
+    max_size=6,
+)
+
+
+@given(records=_RECORDS, cut=st.floats(0, 1), fresh=st.booleans())
+def test_any_journal_cut_anywhere_can_be_read_and_written_on(tmp_path_factory, records, cut, fresh):
+    """Whatever was written, a cut at any byte leaves the whole records before it, and the next writer goes on
+    behind them."""
+    path = str(tmp_path_factory.mktemp("j") / "journal")
+    writer = journal.JournalWriter(path)
+    for event, at, data in records:
+        writer.append(event, at, data)
+    writer.close()
+    with open(path, "rb+") as file:
+        whole = file.read()
+        keep = round(cut * len(whole))
+        file.truncate(keep)
+    lines = whole[:keep].count(b"\n")
+    loaded = journal.read(path)
+    assert [(e.seq, e.event, e.at, e.data) for e in loaded.entries] == [
+        (number, event, at, data) for number, (event, at, data) in enumerate(records[:lines], 1)
+    ]
+    journal.story(loaded.entries)
+    if fresh:
+        again = journal.JournalWriter(path)
+        assert again.append(journal.FENCED, 5.0, {"reason": "x"}) == lines + 1
+        again.close()
+        assert not journal.read(path).torn
+        assert journal.story(journal.read(path).entries).fenced
+
+
 @given(st.binary(max_size=200))
 def test_no_bytes_make_the_reader_fail_in_another_way(data):
     with contextlib.suppress(CorruptJournal):

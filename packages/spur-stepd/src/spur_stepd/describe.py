@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from spur_proto_lite.descriptor import Descriptor
 
@@ -16,7 +15,13 @@ if TYPE_CHECKING:
 
 
 def descriptor(
-    spec: LaunchSpec, spec_sha256: str, start_ticks: int, boot_id: str, targets: Targets, started: StartReply
+    spec: LaunchSpec,
+    spec_sha256: str,
+    start_ticks: int,
+    boot_id: str,
+    created_at: float,
+    targets: Targets,
+    started: StartReply,
 ) -> Descriptor:
     """The descriptor of this process's session.
 
@@ -51,5 +56,5 @@ def descriptor(
         stdin_path=started.stdin_path,
         work_dir=started.work_dir,
         spec_sha256=spec_sha256,
-        created_at=time.time(),
+        created_at=created_at,
     )

@@ -103,6 +103,7 @@ class Supervisor:
         self.epilog: exits.EpilogRecord | None = None
         self.hooks = Hooks(self.loop, self.timers, self.children, self.privileges)
         self.lifetime = Lifetime(self.spec, self.state_paths, self.directory, self.hooks)
+        self._created_at = time.time()
         self._started_at = 0.0
         self._kill_ordered = False
         self._quit_code: int | None = None
@@ -150,8 +151,13 @@ class Supervisor:
         self.journal = JournalWriter(f"/proc/self/fd/{self.directory}/{SessionPaths.JOURNAL}")
         if self.journal.entries:
             raise BadDocument(f"{self.paths.dir}: this session has been used already")
-        self.journal.append(PREPARED, time.time(), {"spec_sha256": self._digest})
-        self._write_descriptor()
+        first = self._descriptor()
+        digests: dict[str, object] = {
+            "spec_sha256": self._digest,
+            "descriptor_sha256": digest.hexdigest(first),
+        }
+        self.journal.append(PREPARED, self._created_at, digests)
+        self._write_descriptor(first)
         faults.before("ready")
         listener = unixsock.bind(self.paths.control)
         owner = os.fstat(self.directory).st_uid
@@ -236,12 +242,20 @@ class Supervisor:
 
     # -- files -------------------------------------------------------------------------------------
 
-    def _write_descriptor(self) -> None:
-        found = describe.descriptor(
-            self.spec, self._digest, self.start_ticks, self.boot_id, self.targets, self.start_reply
-        )
+    def _descriptor(self) -> bytes:
+        return describe.descriptor(
+            self.spec,
+            self._digest,
+            self.start_ticks,
+            self.boot_id,
+            self._created_at,
+            self.targets,
+            self.start_reply,
+        ).encode()
+
+    def _write_descriptor(self, data: bytes) -> None:
         with self.privileges.root():
-            fsync.write_whole(SessionPaths.DESCRIPTOR, found.encode(), directory=self.directory)
+            fsync.write_whole(SessionPaths.DESCRIPTOR, data, directory=self.directory)
 
     def _journal(self, event: str, data: dict[str, object]) -> int:
         """Append where a failure changes nothing: 0 when the disk refused it."""
@@ -336,7 +350,7 @@ class Supervisor:
                     "cgroup": list(launched.groups),
                 },
             )
-            self._write_descriptor()
+            self._write_descriptor(self._descriptor())
         except OSError as error:
             return self._fail(
                 control.FAIL_NODE, f"cannot write below {self.paths.dir}: {error.strerror}", error.errno or 0
