@@ -48,6 +48,9 @@ _LONGEST_LOOK = 0.2
 _PATIENCE = 10.0
 _READ_SIZE = 1 << 15
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+#: Variable by which what a command has started is known where there are no groups.
+_MARK = "SPUR_EXEC"
+_LARGEST_ENVIRONMENT = 1 << 21
 
 
 class Execs:
@@ -127,6 +130,8 @@ class Exec:
         self._pid = 0
         #: The group that holds it and all it has started; "" where there is none.
         self._group = ""
+        #: What its processes have in their environment instead.
+        self._mark = b""
         self._heard = bytearray()
         self._status = -1
         self._work_dir = ""
@@ -160,7 +165,11 @@ class Exec:
             fds = self._open_terminal(args) if args.pty else self._open_pipes()
             with self._privileges.root():
                 groups, self._group = cgroup.branch(plan.cgroup, name)
-                self._fork(spec, plan._replace(cgroup=groups), fds, args.pty)
+                own = spec.tasks[0]
+                if not self._group:
+                    self._mark = f"{_MARK}={name}".encode()
+                    own = own.replace(env={**own.env, _MARK: name})
+                self._fork(spec, own, plan._replace(cgroup=groups), fds, args.pty)
         except OSError:
             self._close_all()
             self._remove_group()
@@ -193,11 +202,12 @@ class Exec:
         self._inlet.add(ours)
         return source, theirs[0], theirs[1]
 
-    def _fork(self, spec: LaunchSpec, plan: task.Plan, fds: tuple[int, int, int], pty: bool) -> None:
+    def _fork(
+        self, spec: LaunchSpec, own: TaskSpec, plan: task.Plan, fds: tuple[int, int, int], pty: bool
+    ) -> None:
         gate = os.pipe2(os.O_CLOEXEC)
         try:
             os.write(gate[1], b"g")  # it need not wait for anybody
-            own = spec.tasks[0]
             leads = task.TERMINAL if pty else task.SESSION
             self._pid, self._status = task.fork(spec, own, plan, self._privileges, fds, gate, 0, leads)
         finally:
@@ -379,9 +389,25 @@ class Exec:
         if self._group:
             found = cgroup.procs((self._group,))
         else:
-            below = {pid: procfs.stat(pid) for pid in procfs.descendants(os.getpid())}
-            found = [pid for pid, who in below.items() if who and self._pid in (who.session, who.pgrp)]
+            found = [pid for pid in procfs.descendants(os.getpid()) if self._is_member(pid)]
         return [pid for pid in found if procfs.start_ticks(pid) is not None]
+
+    def _is_member(self, pid: int) -> bool:
+        """Whether a process belongs to it, where no group says so: by its session, its process group, or the
+        mark that it has inherited."""
+        who = procfs.stat(pid)
+        if who is None or self._pid in (who.session, who.pgrp):
+            return who is not None
+        try:
+            fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return self._mark in os.read(fd, _LARGEST_ENVIRONMENT).split(b"\0")
+        except OSError:
+            return False  # it has just ended
+        finally:
+            os.close(fd)
 
     def _sweep(self, now: float) -> None:
         """Kill what there is of it, until nothing is."""
