@@ -231,7 +231,8 @@ class ControlCalls:
         session = self._table.get(RuntimeId(rid.job_id, rid.run_attempt, rid.step_id))
         if session is None or not session.active:
             self._keeper.forget_lost(rid.job_id, rid.run_attempt)
-            return pb.ProbeStepdResponse(active=False)
+            state = "" if session is None else "lost" if session.phase is Phase.LOST else "finished"
+            return pb.ProbeStepdResponse(active=False, state=state)
         if session.phase is Phase.LAUNCHING:
             raise BusyError(f"{session.rid} is being launched; ask again")
         answer = pb.ProbeStepdResponse(active=True, state="live", started_at=session.started_at)

@@ -57,6 +57,8 @@ _SERVER_OPTIONS: Final = (
     ("grpc.max_send_message_length", 32 << 20),
     # A second agent on the same port must be refused, not given half of the calls.
     ("grpc.so_reuseport", 0),
+    # Clients of quiet steps ask now and then whether this host is still there.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
 )
 #: A stop has five seconds: launches, farewell and server share them.
 _LAUNCH_STOP_SECS: Final = 2.0

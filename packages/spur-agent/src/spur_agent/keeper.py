@@ -19,7 +19,7 @@ from spur_agent.counters import Counters
 from spur_agent.delivery import Delivery
 from spur_agent.ledger import Ledger
 from spur_agent.logs import value
-from spur_agent.sessions import Phase, Session, SessionTable
+from spur_agent.sessions import Phase, Session, SessionTable, output_sent
 from spur_agent.watch import Watch
 from spur_core import faults
 from spur_core.errors import SpurError, Unreachable
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 #: Unread output of a spooled step is kept for so long after the controller has its exit.
 OUTPUT_KEPT_SECS: Final = 300.0
+#: The same when an earlier agent had sent all of it: the client may not have received it.
+COME_BACK_SECS: Final = 10.0
 #: An acknowledged supervisor ends once what the step left is killed; then its directory can go.
 _END_SECS: Final = 15.0
 #: What a stop of the agent may spend on acknowledgements.
@@ -324,9 +326,10 @@ class Keeper:
     async def _deliver(self, session: Session) -> None:
         """Report until the controller confirms that it has the exit; only then forget."""
         await self.delivery.deliver(session)
-        if session.claim.spooled and not session.forgotten:
+        if session.claim.spooled:
+            kept = COME_BACK_SECS if await asyncio.to_thread(output_sent, session) else OUTPUT_KEPT_SECS
             try:
-                async with asyncio.timeout(OUTPUT_KEPT_SECS):
+                async with asyncio.timeout(kept):
                     await session.output_taken.wait()
             except TimeoutError:
                 log.info("output_unread step=%s", session.rid)
@@ -428,10 +431,11 @@ class Keeper:
         if session.phase is Phase.LOST:
             self.chores.start(self.remove(session))
             return
-        session.output_taken.set()
         session.changed.set()
         self.wake()
+        # Of a step that has ended the controller has all it wants; its client may still want the output.
         if session.phase is Phase.LIVE:
+            session.output_taken.set()
             self.chores.start(self.end_now(session, ""))
 
     def beat_heard(self) -> None:

@@ -1,6 +1,7 @@
 """The table of sessions: one entry per RuntimeId, nothing keyed by less."""
 
 import asyncio
+import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
@@ -169,3 +170,21 @@ class SessionTable:
             for s in self._by_rid.values()
             if s.active or s.phase is Phase.LOST
         ]
+
+
+#: In the session directory: its client has been sent all output and the exit.
+_SENT = "output.sent"
+
+
+def mark_output_sent(session: Session) -> None:
+    """Let a later agent know, too; without the mark it only keeps the output for longer."""
+    try:
+        with open(f"{session.paths.dir}/{_SENT}", "wb"):
+            pass
+    except OSError:
+        pass
+
+
+def output_sent(session: Session) -> bool:
+    """Whether this agent or an earlier one has sent the client everything."""
+    return os.path.exists(f"{session.paths.dir}/{_SENT}")  # noqa: PTH110

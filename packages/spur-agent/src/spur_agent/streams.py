@@ -10,7 +10,7 @@ from spur_agent import pick
 from spur_agent.client_input import STREAM_NUMBER, Input
 from spur_agent.link import OWNER, WATCHER, Attach, Attached, Exec
 from spur_agent.report import exit_message
-from spur_agent.sessions import Phase, Session, SessionTable
+from spur_agent.sessions import Phase, Session, SessionTable, mark_output_sent
 from spur_core.errors import BusyError, RequestError, Unreachable, WrongState
 from spur_core.ids import RuntimeId
 from spur_proto import agent_pb2 as pb
@@ -102,6 +102,7 @@ class Streams:
     @staticmethod
     def _taken_soon(session: Session) -> None:
         session.end_sent = True
+        mark_output_sent(session)
         asyncio.get_running_loop().call_later(_LINGER_SECS, session.output_taken.set)
 
     async def _follow(

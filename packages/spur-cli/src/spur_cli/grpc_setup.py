@@ -11,6 +11,9 @@ import grpc
 
 #: Larger than the largest page the controller sends.
 MAX_MESSAGE = 256 << 20
+#: A host that vanished without a word is noticed by this: a quiet stream is asked whether the other side is
+#: there, and is over when no answer comes.
+KEEPALIVE_MS, KEEPALIVE_ANSWER_MS = 30_000, 20_000
 CODE_KEY = "x-spur-code"
 
 
@@ -25,6 +28,8 @@ def open_channel(address: str) -> grpc.Channel:
             ("grpc.enable_retries", 0),
             # A new try is a new connection, not one that waits because an earlier one failed.
             ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE_ANSWER_MS),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ),

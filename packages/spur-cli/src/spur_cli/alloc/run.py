@@ -137,6 +137,8 @@ class AllocRun:
     def _news(self, part: "controller_pb2.WatchJobResponse") -> int | None:
         job = part.job
         state = self._state = JobState(int(job.state))
+        if state == JobState.PENDING and not self._ready:
+            self._granted = False  # nothing was begun yet: back to waiting, not the end
         if state in TERMINAL_STATES or (state == JobState.PENDING and self._granted):
             if not self._granted and state != JobState.CANCELLED:
                 self.ctx.error(f"Job {self.job_id} ended before its allocation: {reason_of(job)}")

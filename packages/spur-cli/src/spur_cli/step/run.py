@@ -194,13 +194,17 @@ class StepRun:
                 self.info(line)
             self._terminate()
         quiet_since = max(self._over_at or 0.0, self._last_output)
-        if self._over_at is not None and now - quiet_since > LAST_WORDS_SECS:
+        if self._over_at is not None and now - quiet_since > LAST_WORDS_SECS and not self._may_come_back():
             nodes = ",".join(sorted(self.waiting_nodes))
             self.ctx.error(f"the end of StepId={self.step} could not be read from {nodes}")
             for node in list(self.waiting_nodes):
                 self._give_up(node)
             return self._finish()
         return None
+
+    def _may_come_back(self) -> bool:
+        """Whether an agent that is away keeps the end of the step for us: it will tell it when it is back."""
+        return not self._told_aborted and any(self.sessions[node].away for node in self.waiting_nodes)
 
     # The step's life.
 

@@ -104,6 +104,8 @@ class NodeSession:
     ) -> None:
         self.node = node
         self.done = False
+        #: Nobody answers there at present.
+        self.away = False
         self._address = address
         self._transport = transport
         self._rid = rid
@@ -241,6 +243,7 @@ class NodeSession:
             finally:
                 self._connection = None
             now = time.monotonic()
+            self.away = failure.status in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
             stood = connection.answered or now - began > STOOD_SECS
             if stood or lost_at is None:
                 lost_at = now if stood else began
@@ -376,6 +379,7 @@ class NodeSession:
     def _answered(self, connection: _Connection, *, confirms: bool) -> None:
         with self._changed:
             connection.answered = True
+            self.away = False
             connection.early.clear()
             self._confirms = confirms
             if not confirms and not self._manner.watch:

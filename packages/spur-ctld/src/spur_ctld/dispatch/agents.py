@@ -52,6 +52,10 @@ _CERTAIN: Final = frozenset(
 )
 
 
+#: gRPC's words for a call that it could not even begin to send.
+_UNSENT: Final = "failed to connect to all addresses"
+
+
 class AgentRefused(SpurError):
     """The agent said no; nothing was done.
 
@@ -64,6 +68,12 @@ class AgentRefused(SpurError):
     def __init__(self, text: str, *, for_request: bool = False) -> None:
         super().__init__(text)
         self.for_request = for_request
+
+
+class AgentUnreached(Unreachable):
+    """There was no connection, so the call never left."""
+
+    code = "agent_unreached"
 
 
 class AgentBusy(Unreachable):
@@ -171,7 +181,7 @@ class AgentPool:
                 raise AgentRefused(text, for_request=bad) from None
             if error.code() is grpc.StatusCode.UNAVAILABLE and _answered(error):
                 raise AgentBusy(text) from None
-            raise Unreachable(text) from None
+            raise (AgentUnreached if _UNSENT in text else Unreachable)(text) from None
 
     async def launch(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
         """Start a node's part of an attempt; a repeat of the same spec is absorbed by the agent."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from spur_core.errors import BusyError, SpurError, Unreachable
 from spur_core.reasons import LAUNCH_FAILURE
 from spur_core.states import JobState
-from spur_ctld.dispatch.agents import AgentPool, AgentRefused, Launched
+from spur_ctld.dispatch.agents import AgentPool, AgentRefused, AgentUnreached, Launched
 from spur_ctld.dispatch.launch_spec import ClusterFacts, build, runtime_id
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.ledger import Ledger
@@ -25,6 +25,8 @@ from spur_proto import agent_pb2 as pb
 log = logging.getLogger(__name__)
 
 _RETRY_PAUSE: Final = 0.5
+#: A launch that never left is sent again for so long: the agent may be restarting.
+RESEND_SECS: Final = 30.0
 #: A probe that fails is repeated until the node answers; the pause grows up to this.
 _PROBE_PAUSE: Final = 5.0
 
@@ -210,14 +212,22 @@ class Launcher:
         known = self._ledger.state.nodes.get(node)
         if known is None or not node_address(known):
             return Failure(pb.LAUNCH_FAILURE_NODE, "the node has no address", certain=True)
-        try:
-            answer = await self._agents.launch(node_address(known), node, spec)
-        except Unreachable as error:
-            return await self._held_by(node, spec, error.text)
-        except AgentRefused as error:
-            kind = pb.LAUNCH_FAILURE_JOB if error.for_request else pb.LAUNCH_FAILURE_NODE
-            return Failure(kind, error.text, certain=False)
-        return answer if answer.success else failure_of(answer)
+        until = self._clock() + RESEND_SECS
+        while True:
+            try:
+                answer = await self._agents.launch(node_address(known), node, spec)
+            except Unreachable as error:
+                held = await self._held_by(node, spec, error.text)
+                # An agent that was not there yet has seen nothing of the launch: it may have it now.
+                unsent = isinstance(error, AgentUnreached) and isinstance(held, Failure) and held.certain
+                if not unsent or self._clock() >= until:
+                    return held
+                log.info("launch_sent_again step=%d.%d node=%s", spec.rid.job_id, spec.rid.run_attempt, node)
+            except AgentRefused as error:
+                kind = pb.LAUNCH_FAILURE_JOB if error.for_request else pb.LAUNCH_FAILURE_NODE
+                return Failure(kind, error.text, certain=False)
+            else:
+                return answer if answer.success else failure_of(answer)
 
     async def _held_by(self, node: str, spec: pb.LaunchSpec, why: str) -> Launched | Failure:
         """The answer to a launch was lost, so it may run; undoing it could run it twice: ask.
@@ -228,7 +238,9 @@ class Launcher:
         job = self._current(spec.rid.job_id, spec.rid.run_attempt)
         answer = await self._probe(job, node) if job is not None else None
         if answer is None or not answer.active:
-            return Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, why, certain=False)
+            # No state: not even a supervisor that was lost.
+            nothing = answer is not None and not answer.state
+            return Failure(pb.LAUNCH_FAILURE_UNSPECIFIED, why, certain=nothing)
         log.info("launch_held job=%d attempt=%d node=%s", spec.rid.job_id, spec.rid.run_attempt, node)
         return _held(answer)
 
