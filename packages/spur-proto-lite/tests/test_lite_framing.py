@@ -135,3 +135,53 @@ def test_reading_a_spool_across_segments(tmp_path):
     assert read(7) == (7, b"")
     (tmp_path / "out.0").unlink()
     assert read(0) == (3, b"defg")
+
+
+def payload(encoded):
+    return framing.FrameBuffer(encoded).take().payload
+
+
+@given(st.integers(0, 2**60), st.binary(max_size=20))
+def test_counted_input_round_trips(offset, data):
+    assert framing.decode_stdin(payload(framing.encode_stdin(offset, data))) == (offset, data)
+    assert framing.decode_stdin_eof(payload(framing.encode_stdin_eof(offset))) == offset
+    credit = framing.decode_credit(payload(framing.encode_credit(framing.INPUT, 0, offset)))
+    assert credit == (framing.INPUT, 0, offset)
+    for writer in (True, False):
+        assert framing.decode_writer(payload(framing.encode_writer(writer, offset))) == (writer, offset)
+
+
+@given(st.integers(0, 65535), st.integers(0, 65535))
+def test_sizes_of_terminals_round_trip(rows, cols):
+    assert framing.decode_resize(payload(framing.encode_resize(rows, cols))) == (rows, cols)
+
+
+#: Frames of protocol 2 as they are on the wire.
+RECORDED = [
+    (framing.encode_stdin(5, b"ab"), b"\x03\x0a\0\0\0\x05\0\0\0\0\0\0\0ab"),
+    (framing.encode_stdin_eof(7), b"\x04\x08\0\0\0\x07\0\0\0\0\0\0\0"),
+    (framing.encode_resize(24, 80), b"\x05\x04\0\0\0\x18\0\x50\0"),
+    (framing.encode_signal(15), b"\x06\x04\0\0\0\x0f\0\0\0"),
+    (framing.encode_credit(0, 0, 9), b"\x08\x0d\0\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0"),
+    (framing.encode_writer(True, 3), b"\x09\x09\0\0\0\x01\x03\0\0\0\0\0\0\0"),
+]
+
+
+@pytest.mark.parametrize(("made", "recorded"), RECORDED)
+def test_frames_are_what_they_were(made, recorded):
+    assert made == recorded
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [framing.decode_stdin, framing.decode_stdin_eof, framing.decode_resize, framing.decode_writer],
+)
+def test_frames_that_are_too_short_are_refused(decode):
+    with pytest.raises(BadDocument):
+        decode(b"\0")
+
+
+@pytest.mark.parametrize("number", [0, 65, 2**32 - 1])
+def test_signals_that_do_not_exist_are_refused(number):
+    with pytest.raises(BadDocument, match=str(number)):
+        framing.decode_signal(payload(framing.encode_signal(number)))
