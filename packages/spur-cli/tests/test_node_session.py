@@ -1,6 +1,8 @@
 """The session with an agent: nothing of the input is lost, doubled or mixed up, wherever the link breaks."""
 
+import contextlib
 import random
+import socket
 import threading
 import time
 from queue import SimpleQueue
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spur_cli import grpc_setup
 from spur_cli.context import Context
 from spur_cli.step import session
 from spur_cli.step.resend import ResendBuffer
@@ -361,6 +364,69 @@ def test_an_agent_of_the_first_release_never_confirms(open_session, refuse, impa
     one.send_stdin(b"")
     wait_for(one.events, session.EXIT)
     assert b"".join(got) == b"a" * 2000 + b"b" * 2000 + b"c" * 2000
+
+
+class SilentProxy:
+    """Passes bytes on to `port` until it falls silent, as a host does that lost its power."""
+
+    def __init__(self, port):
+        self._port = port
+        self.silent = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._sockets = [self._listening]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+                self._sockets += [near, far]
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not self.silent.is_set():
+                    target.sendall(data)
+
+    def close(self):
+        for one in self._sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+def test_a_host_that_falls_silent_is_left(open_session, peer, monkeypatch):
+    """Nothing ever tells that it is gone; the agent may be back at the same address long since."""
+    monkeypatch.setattr(grpc_setup, "KEEPALIVE_MS", 300)
+    monkeypatch.setattr(grpc_setup, "KEEPALIVE_ANSWER_MS", 300)
+    step = Step()
+
+    def talk(requests):
+        step.connections += 1
+        next(requests)
+        yield step.ready()
+        if step.connections == 1:
+            with contextlib.suppress(grpc.RpcError):
+                for _ in requests:
+                    pass
+            return
+        yield OVER
+
+    proxy = SilentProxy(peer.port)
+    try:
+        one = open_session(talk, address=proxy.address)
+        one.start()
+        wait_for(one.events, session.READY)
+        proxy.silent.set()
+        wait_for(one.events, session.LOST, secs=30)
+        one.address = peer.address
+        wait_for(one.events, session.EXIT)
+    finally:
+        proxy.close()
 
 
 # Watchers.

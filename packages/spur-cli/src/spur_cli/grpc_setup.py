@@ -30,6 +30,7 @@ def open_channel(address: str) -> grpc.Channel:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.keepalive_time_ms", KEEPALIVE_MS),
             ("grpc.keepalive_timeout_ms", KEEPALIVE_ANSWER_MS),
+            ("grpc.http2.ping_timeout_ms", KEEPALIVE_ANSWER_MS),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
         ),
