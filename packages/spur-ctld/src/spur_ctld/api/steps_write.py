@@ -225,7 +225,9 @@ class StepsWrite:
             return None
         if past.stop is not None and past.stop.why == "launch":
             raise StepLaunchFailed(past.stop.text)
-        return pb.CreateJobStepResponse(step=past_message(job, past))
+        info = past_message(job, past)
+        # Its nodes keep what it printed until the client has it.
+        return pb.CreateJobStepResponse(step=info, nodes=self.step_addresses(info))
 
     async def CompleteJob(self, request: pb.CompleteJobRequest, context: Any) -> pb.CompleteJobResponse:
         who = await self.site.who()
