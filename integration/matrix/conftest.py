@@ -1,7 +1,8 @@
-"""The matrix tests find their kit beside them."""
+"""The matrix tests find their kit beside them; clusters that several tests share."""
 
+import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from matrix_kit import SmallDisk
+from step_kit import SharedCluster, Step
 
 
 @pytest.fixture
@@ -24,3 +26,75 @@ def small_disk() -> Iterator[Any]:
     yield make
     for disk in made:
         disk.gone()
+
+
+class Pool:
+    """One cluster of two nodes for tests that leave it as they found it; made anew after one that did not."""
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self._base = factory.mktemp("cs")
+        for part in (self._base, self._base.parent, self._base.parent.parent):
+            with contextlib.suppress(PermissionError):
+                part.chmod(part.stat().st_mode | 0o755)
+        self._made = 0
+        self._cluster: SharedCluster | None = None
+
+    def take(self) -> SharedCluster:
+        """The cluster, all daemons up and without faults."""
+        if self._cluster is None:
+            self._made += 1
+            self._cluster = SharedCluster(self._base / f"c{self._made}", nodes=2)
+            self._cluster.start_all()
+        return self._cluster
+
+    def give_back(self) -> None:
+        """Look whether the next test can have it."""
+        cluster = self._cluster
+        if cluster is None:
+            return
+        try:
+            cluster.settle(20)
+            clean = not cluster.left()
+        except Exception:
+            clean = False
+        if not clean:
+            self.drop()
+
+    def drop(self) -> None:
+        """End it."""
+        if self._cluster is not None:
+            self._cluster.stop()
+            self._cluster = None
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    pool = Pool(tmp_path_factory)
+    yield pool
+    pool.drop()
+
+
+@pytest.fixture
+def two(pool: Pool) -> Iterator[SharedCluster]:
+    """Two nodes with eight CPUs each, shared by the tests of a module, idle and without fault points."""
+    cluster = pool.take()
+    yield cluster
+    # An agent that was started with fault points must not keep them.
+    for agent in cluster.armed():
+        cluster.kill(agent)
+        cluster.start(agent)
+    pool.give_back()
+
+
+@pytest.fixture
+def step() -> Iterator[Callable[..., Step]]:
+    """Makes steps, not begun yet; no client outlives the test."""
+    made: list[Step] = []
+
+    def make(cluster: SharedCluster, kind: str, **how: Any) -> Step:
+        made.append(Step(cluster, kind, **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.gone()
