@@ -5,13 +5,14 @@ import os
 import random
 import re
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from spur_core.ids import STEP_EXTERN
 from spur_core.linux import cgroup, procfs
-from spur_proto_lite import control, framing
+from spur_proto_lite import control, framing, unixsock
 from spur_proto_lite.client import exit_of
 from spur_proto_lite.control import Refused
 from spur_proto_lite.launch_spec import HookSpec, RlimitSpec
@@ -446,3 +447,30 @@ def test_processes_of_a_command_are_the_steps(running):
     else:
         assert running.wait().exit.signal == 15
         running.ack(running.wait().exit_seq)
+
+
+def test_a_client_that_leaves_before_its_answer(running, until):
+    """What it has asked for ends, whenever that is."""
+    for _ in range(20):
+        sock = socket.socket(fileno=unixsock.connect(running.paths.control))
+        args = {"argv": ["/bin/sh", "-c", "trap '' HUP; exec sleep 987654"]}
+        request = control.encode_request(1, control.EXEC, running.spec.rid, args, 2)
+        sock.sendall(framing.encode_message(request))
+        sock.close()
+    pids = 0 if running.spec.hold else 1
+    until(lambda: running.client().query().pids == pids, what="the end of the commands")
+    finish(running)
+
+
+def test_frames_may_come_before_the_answer(running):
+    with socket.socket(fileno=unixsock.connect(running.paths.control)) as sock:
+        sock.settimeout(20)
+        request = control.encode_request(1, control.EXEC, running.spec.rid, {"argv": ["cat"]}, 2)
+        early = framing.encode_stdin(0, b"early\n") + framing.encode_stdin_eof(6)
+        sock.sendall(framing.encode_message(request) + early)
+        got = b""
+        while data := sock.recv(4096):
+            got += data
+    assert b'"ok":true' in got
+    assert b"early\n" in got
+    finish(running)

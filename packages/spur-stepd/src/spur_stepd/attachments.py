@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from spur_stepd.timers import Timers
 
 _CHUNK = 1 << 15
+#: Seconds after which a full disk is tried again.
+_DISK_PAUSE = 1.0
 _STREAMS = (framing.DATA_OUT, framing.DATA_ERR)
 
 
@@ -135,14 +137,21 @@ class Attachments:
         try:
             changed = spool.pump()
         except OSError as error:
-            # The disk is full: the task waits.  Tried again when somebody has taken something.
+            # The disk is full: the task waits.
             say("spool_failed", rank=spool.rank, error=error)
             self._loop.forget(pipe)
+            self._timers.at(spool, time.monotonic() + _DISK_PAUSE, lambda _now: self._retry(spool))
             return False
         if spool.at_eof or spool.is_full:
             self._loop.forget(pipe)
             self._regulate()
         return changed
+
+    def _retry(self, spool: Spool) -> None:
+        """The disk may have room again."""
+        if self._pump(spool) and not spool.at_eof and not spool.is_full:
+            self._loop.watch(spool.pipe, READ, partial(self._on_output, spool))
+        self._finish_spools()
 
     def write_error(self, rank: int, stderr: int, line: bytes) -> None:
         """Put the supervisor's own words where the task's errors go."""
@@ -167,7 +176,7 @@ class Attachments:
         if spool is None:
             return
         spool.credit(credit.offset)
-        if not spool.at_eof and not spool.is_full:
+        if not (spool.at_eof or spool.is_full or spool.is_stuck):
             self._loop.forget(spool.pipe)
             self._loop.watch(spool.pipe, READ, partial(self._on_output, spool))
         self._finish_spools()
@@ -472,7 +481,7 @@ class Attachments:
             for spool in self._spools.values():
                 while self._pump(spool):
                     pass
-                if not spool.at_eof and not spool.is_full:
+                if not (spool.at_eof or spool.is_full or spool.is_stuck):
                     self._loop.forget(spool.pipe)
                     spool.give_up()
         self._feed_all()

@@ -49,6 +49,8 @@ class Spool:
         #: Everything before it has been delivered for good.
         self.credited = 0
         self.at_eof = False
+        #: What was read and could not be written, the disk being full; it comes first when that is over.
+        self._held = b""
         self._directory = directory
         self._limit = limit
         self._segment_size = min(segment_size, max(1, limit // 4))
@@ -71,6 +73,11 @@ class Spool:
         """Whether the task has to wait for credit."""
         return self.end - self.credited >= self._limit
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the disk has refused the last bytes."""
+        return bool(self._held)
+
     def pump(self) -> bool:
         """Take what the task has written.
 
@@ -78,8 +85,11 @@ class Spool:
             Whether anything changed: new bytes, or the end of the stream.
 
         Raises:
-            OSError: the disk is full; nothing was taken beyond what is in the spool.
+            OSError: the disk is full; what was taken is kept for the next call.
         """
+        if self._held:
+            self._write(self._held)
+            return True
         room = min(self._limit - (self.end - self.credited), _READ_SIZE)
         if self.at_eof or room <= 0:
             return False
@@ -94,8 +104,15 @@ class Spool:
         if not data:
             self._close_pipe()
             return True
-        self.append(data)
+        self._write(data)
         return True
+
+    def _write(self, data: bytes) -> None:
+        begin = self.end
+        try:
+            self.append(data)
+        finally:
+            self._held = data[self.end - begin :]
 
     def append(self, data: bytes) -> None:
         """Put bytes at the end of the stream."""
