@@ -287,6 +287,24 @@ def test_refusals(cli, step, refuse, status, text, code, err):
     assert cli("srun", "--jobid=99", "true", env={"SLURM_EXIT_ERROR": "7"}).code == 7
 
 
+def test_a_step_that_was_over_before_it_was_known(cli, step):
+    """Its nodes still have its output; what each of them ran is told with the end."""
+    answer = step.created()
+    answer.step.state = c.JOB_STATE_COMPLETED
+    del answer.step.slices[:]
+    step.peer.answers["CreateJobStep"] = answer
+    step.session = lambda requests: iter([output(0, b"quick\n"), ended(4)])
+    err = "srun: error: n1: task 0: Exited with exit code 4\n"
+    assert cli("srun", "-l", "true", env=INSIDE) == (4, "0: quick\n", err)
+
+
+def test_a_step_whose_nodes_nobody_knows(cli, step):
+    step.peer.answers["CreateJobStep"] = pb.CreateJobStepResponse(step=step.info())
+    result = cli("srun", "true", env=INSIDE)
+    assert (result.code, result.out) == (1, "")
+    assert "its output is lost" in result.err
+
+
 def test_output_names_know_job_and_step(cli, peer, tmp_path):
     step = Step(peer, ranks=2)
     step.session = lambda requests: iter([output(1, b"one\n"), ended(0, 0)])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop
+from spur_cli.step.exits import TaskEnd, overall
 from spur_cli.step.run import ABORTED, Placement, StepRun
 from spur_cli.step.watch import WATCH_LOST, start_watching
 from spur_cli.step.wishes import OutputFactory, Wishes
@@ -134,23 +135,29 @@ class InsideRun(StepRun):
             self._told_away = True
             self.ctx.error(f"{payload}, retrying")
         elif kind == CREATED:
-            self._created(payload)
+            return self._created(payload)
         elif kind == REFUSED:
             raise self._refused(payload)
         elif kind == WATCH_LOST:
             return None
         return None
 
-    def _created(self, answer: "controller_pb2.CreateJobStepResponse") -> None:
+    def _created(self, answer: "controller_pb2.CreateJobStepResponse") -> int | None:
         from spur_proto import controller_pb2 as pb
 
         step = answer.step
         self.step = f"{step.rid.job_id}.{step_name(step.rid.step_id)}"
         if self._told_busy:
             self.info(f"Step created for StepId={self.step}")
+        if not answer.nodes:
+            self.ctx.error(f"StepId={self.step} is over and its nodes are not known: its output is lost")
+            end = step.exit
+            whole = TaskEnd("", 0, end.code, end.signal, end.oom, end.core_dumped)
+            return overall([whole]) or 1
         self.attach(self._placement(step, {place.node: place.address for place in answer.nodes}))
         request = pb.WatchStepRequest(rid=step.rid)
         start_watching(self.transport, "WatchStep", request, pb.WatchStepResponse, self.events)
+        return None
 
     def _placement(self, step: "common_pb2.StepInfo", addresses: dict[str, str]) -> Placement:
         from spur_core.grammar.filepattern import PatternValues
