@@ -15,6 +15,7 @@ from queue import SimpleQueue
 import grpc
 import pytest
 
+from spur_cli.step.link_notices import LinkNotices
 from spur_proto import agent_pb2 as ag
 from spur_proto import common_pb2 as c
 from spur_proto import controller_pb2 as pb
@@ -41,7 +42,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 class OnTerminal:
     """A command on a pseudo terminal of its own; the test holds the other side."""
 
-    def __init__(self, address, folder, *words, rows=31, cols=97, launch=_LAUNCH):
+    def __init__(self, address, folder, *words, rows=31, cols=97, launch=_LAUNCH, stdout=None):
         self.master, self.slave = os.openpty()
         termios.tcsetwinsize(self.master, (rows, cols))
         self.before = termios.tcgetattr(self.slave)
@@ -58,7 +59,7 @@ class OnTerminal:
             env=env,
             cwd=folder,
             stdin=self.slave,
-            stdout=self.slave,
+            stdout=self.slave if stdout is None else stdout,
             stderr=self.slave,
         )
 
@@ -413,3 +414,102 @@ def test_end_of_input(on_terminal, remote):
     assert remote.end_of_input.wait(20)
     remote.say.put(ended(signal=signal.SIGHUP))
     assert here.child.wait(20) in (128 + signal.SIGHUP, 1)
+
+
+# sattach and spur exec on a terminal.
+
+
+def test_sattach_with_the_keyboard(on_terminal, remote):
+    here = begin(on_terminal, remote, "sattach", "--pty", "31.0")
+    (init,) = remote.inits
+    assert (init.mode, init.want_input) == (ag.SESSION_MODE_WATCHER, True)
+    here.type(b"\x03x")
+    here.until(lambda: remote.got == b"\x03x")
+    termios.tcsetwinsize(here.master, (12, 34))
+    sizes = [remote.windows.get(timeout=20)]
+    while sizes[-1] != (12, 34):
+        sizes.append(remote.windows.get(timeout=20))
+    remote.say.put(ended(code=2))
+    assert here.wait() == 2
+    assert b"sattach: error: n1: task 0: Exited with exit code 2\r\n" in here.seen
+    assert here.is_as_before()
+
+
+def test_sattach_without_the_keyboard_can_be_left_by_an_interrupt(on_terminal, remote):
+    """A raw terminal whose keys go nowhere would have no way out."""
+    remote.writer = False
+    here = on_terminal("sattach", "--pty", "31.0")
+    here.read_until(rb"sattach: another client gives StepId=31.0 its input\r\n")
+    assert here.is_as_before()
+    here.type(b"nothing\r")
+    here.type(b"\x03")
+    assert here.wait() == 130
+    assert b"detached from StepId=31.0" in here.seen
+    assert remote.got == b""
+    assert here.is_as_before()
+
+
+def test_sattach_gets_the_keyboard_later_and_loses_it_again(on_terminal, remote):
+    remote.writer = False
+    here = on_terminal("sattach", "--pty", "31.0")
+    here.read_until(rb"another client gives StepId=31.0 its input\r\n")
+    remote.say.put(ready(0))
+    here.until(lambda: here.is_raw)
+    here.type(b"mine")
+    here.until(lambda: remote.got == b"mine")
+    remote.say.put(ready(4, writer=False))
+    here.until(here.is_as_before)
+    here.type(b"\x03")
+    assert here.wait() == 130
+
+
+def test_exec_with_a_terminal(on_terminal, remote):
+    here = begin(on_terminal, remote, "spur", "exec", "31", "--pty", "bash", "-l")
+    (init,) = remote.inits
+    assert (init.mode, init.pty, list(init.argv)) == (ag.SESSION_MODE_EXEC, True, [b"bash", b"-l"])
+    assert list(init.environment) == [b"TERM=xterm-test"]
+    assert (init.window.rows, init.window.cols) == (31, 97)
+    here.type(b"\x1a\x04")
+    here.until(lambda: remote.got == b"\x1a\x04")
+    remote.say.put(ended(signal=signal.SIGTERM))
+    assert here.wait() == 143
+    assert here.is_as_before()
+
+
+def test_exec_whose_agent_goes_away(on_terminal, remote, refuse):
+    here = begin(on_terminal, remote, "spur", "exec", "--pty", "31", "bash")
+    remote.answer_next_with(refuse(grpc.StatusCode.UNAVAILABLE, "restart"))
+    remote.break_off()
+    assert here.wait() == 255
+    assert b"the connection was lost and the command has been ended; it may be run again\r\n" in here.seen
+    assert here.is_as_before()
+
+
+@pytest.mark.parametrize("words", [("srun", "--pty", "sh"), ("spur", "exec", "--pty", "31", "sh")])
+def test_a_reader_of_the_output_that_goes_away(on_terminal, remote, tmp_path, words):
+    """The terminal is put back although what is printed cannot be written any more."""
+    read, write = os.pipe()
+    here = on_terminal(*words, stdout=write)
+    os.close(write)
+    remote.say.put(b"x")
+    here.until(lambda: here.is_raw and select.select([read], [], [], 0)[0])
+    os.close(read)
+    remote.say.put(b"more")
+    assert here.wait() in (1, 141)
+    assert here.is_as_before()
+
+
+def test_notices_of_a_lost_link():
+    links = LinkNotices("StepId=1.0")
+    links.lost("n1", 10.0)
+    links.lost("n2", 11.0)
+    assert links.due(12.9) == []
+    assert links.due(13.0) == ["n1: lost contact with StepId=1.0, retrying"]
+    links.lost("n1", 13.5)  # another try failed
+    assert links.due(14.0) == ["n2: lost contact with StepId=1.0, retrying"]
+    assert links.ready("n1") == "n1: contact with StepId=1.0 is back"
+    assert links.ready("n1") == ""
+    links.over("n2")
+    assert links.due(99.0) == []
+    links.lost("n3", 100.0)
+    assert links.ready("n3") == ""
