@@ -74,7 +74,9 @@ async def test_v9_a_corrupt_descriptor_is_fenced_by_its_directory_name(
     agent, controller, spec_of, gate, tools
 ):
     rid, fifo = tools.batch(200), gate()
-    assert (await agent.launch(spec_of(rid, f"setsid sleep 500 & read x < {fifo}"))).success
+    # Without control groups nobody finds what has left the supervisor's session.
+    escape = "setsid sleep 500 &" if os.geteuid() == 0 else ""
+    assert (await agent.launch(spec_of(rid, f"{escape} read x < {fifo}"))).success
     stepd, task = stepd_of(agent, tools, rid), task_of(agent, tools, rid)
     await agent.kill()
     (agent.session_dir(rid) / "descriptor.json").write_bytes(b'{"job_id": 9')
@@ -82,8 +84,7 @@ async def test_v9_a_corrupt_descriptor_is_fenced_by_its_directory_name(
     await agent.start()
     await tools.until(lambda: CORRUPT in controller.said_of(rid), "reported as corrupt")
     assert not procfs.is_alive(stepd)
-    if os.geteuid() == 0 or task is not None:
-        await tools.until(lambda: not procfs.is_alive(task), "its processes are killed")
+    await tools.until(lambda: not procfs.is_alive(task), "its processes are killed")
     assert (await agent.launch(spec_of(tools.batch(201)))).success
     # The directory stays where it is until the controller has spoken, also over another restart.
     assert rid.dirname() in agent.sessions

@@ -22,7 +22,7 @@ from spur_agent.logs import value
 from spur_agent.sessions import Phase, Session, SessionTable, output_sent
 from spur_agent.watch import Watch
 from spur_core import faults
-from spur_core.errors import SpurError, Unreachable
+from spur_core.errors import Unreachable
 from spur_core.linux import procfs
 from spur_core.linux.cgroup_layout import Root
 from spur_proto_lite import journal, notify
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 #: Unread output of a spooled step is kept for so long after the controller has its exit.
 OUTPUT_KEPT_SECS: Final = 300.0
+#: The same of a step that was ended: its client, most often, with it.
+ENDED_KEPT_SECS: Final = 30.0
 #: The same when an earlier agent had sent all of it: the client may not have received it.
 COME_BACK_SECS: Final = 10.0
 #: An acknowledged supervisor ends once what the step left is killed; then its directory can go.
@@ -147,26 +149,20 @@ class Keeper:
 
     async def kill_leftovers(self, session: Session) -> None:
         """Kill everything of a step whose supervisor is dead; nothing of it runs afterwards."""
-        found = self._descriptor(session)
-        if found is not None and found.boot_id != self._boot_id:
+        if session.rebooted:
             session.quiet.set()  # the machine has booted since: whatever has its numbers now is not its own
             return
         groups = session.cgroup or leftovers.groups_of(self._root, session.rid)
         try:
-            gone = await asyncio.to_thread(leftovers.kill_step, session.rid, groups, found, self._boot_id)
+            gone = await asyncio.to_thread(
+                leftovers.kill_step, session.rid, groups, session.stepd, self._boot_id
+            )
         except OSError as error:
             log.error("kill_failed step=%s error=%s", session.rid, value(error))
             gone = False
         if not gone:
             log.error("processes_left step=%s", session.rid)
         session.quiet.set()
-
-    def _descriptor(self, session: Session) -> Descriptor | None:
-        try:
-            with open(session.paths.descriptor, "rb") as file:
-                return Descriptor.decode(file.read(), session.rid)
-        except (OSError, SpurError):
-            return None
 
     # -- losses
 
@@ -327,14 +323,21 @@ class Keeper:
         """Report until the controller confirms that it has the exit; only then forget."""
         await self.delivery.deliver(session)
         if session.claim.spooled:
-            kept = COME_BACK_SECS if await asyncio.to_thread(output_sent, session) else OUTPUT_KEPT_SECS
             try:
-                async with asyncio.timeout(kept):
+                async with asyncio.timeout(await self._kept_secs(session)):
                     await session.output_taken.wait()
             except TimeoutError:
                 log.info("output_unread step=%s", session.rid)
         await self._acknowledge(session)
         await self.remove(session)
+
+    @staticmethod
+    async def _kept_secs(session: Session) -> float:
+        """How long its output is kept for a client that has not taken it."""
+        if await asyncio.to_thread(output_sent, session):
+            return COME_BACK_SECS
+        ended = session.exit is not None and session.exit.teardown_reason
+        return ENDED_KEPT_SECS if ended else OUTPUT_KEPT_SECS
 
     async def _acknowledge(self, session: Session) -> None:
         """Let the supervisor end, or write the acknowledgement for it when it is dead."""

@@ -14,12 +14,13 @@ from spur_agent.logs import value
 from spur_core.ids import RuntimeId
 from spur_core.linux import cgroup, pidfd, procfs
 from spur_core.linux.cgroup_layout import Root
-from spur_proto_lite.descriptor import Descriptor
 
 log = logging.getLogger(__name__)
 
 #: Seconds in which killed processes must be gone.
 EMPTY_SECS = 10.0
+#: Between two looks whether they are.
+_LOOK_PAUSE = 0.005
 _GONE_PREFIX = ".gone-"
 
 
@@ -32,11 +33,14 @@ def groups_of(root: Root | None, rid: RuntimeId) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in found if os.path.isdir(path)))  # noqa: PTH112
 
 
-def kill_step(rid: RuntimeId, groups: tuple[str, ...], found: Descriptor | None, this_boot: str) -> bool:
+def kill_step(rid: RuntimeId, groups: tuple[str, ...], stepd: procfs.Identity | None, this_boot: str) -> bool:
     """Kill everything of a step whose supervisor is dead; True when certainly nothing is left.
 
     Through its groups.  Without groups: the processes of the dead supervisor's session, whose number the
     kernel gives to nobody else while one of them lives, as far as they are this job's.
+
+    Args:
+        stepd: the dead supervisor, None when nobody knows who it was.
     """
     if groups:
         cgroup.kill(groups)
@@ -45,20 +49,25 @@ def kill_step(rid: RuntimeId, groups: tuple[str, ...], found: Descriptor | None,
         if left:
             log.warning("groups_left step=%s first=%s", rid, value(left[0]))
         return empty
-    if found is None or found.boot_id != this_boot:
+    if stepd is None or stepd.boot_id != this_boot:
         return True
-    for pid in _session_members(found, rid):
-        who = procfs.identity(pid)
-        if who is not None:
-            pidfd.send_checked(who, signal.SIGKILL)
-    return not _session_members(found, rid)
+    deadline = time.monotonic() + EMPTY_SECS
+    while members := _session_members(stepd.pid, rid):
+        if time.monotonic() > deadline:
+            return False
+        for pid in members:
+            who = procfs.identity(pid)
+            if who is not None:
+                pidfd.send_checked(who, signal.SIGKILL)
+        time.sleep(_LOOK_PAUSE)
+    return True
 
 
-def _session_members(found: Descriptor, rid: RuntimeId) -> list[int]:
-    if procfs.start_ticks(found.stepd_pid) is not None:
+def _session_members(stepd: int, rid: RuntimeId) -> list[int]:
+    if procfs.start_ticks(stepd) is not None:
         return []  # the number has a new owner, so no process of the old session can be left
     mark = f"SPUR_JOB_ID={rid.job_id}".encode()
-    return [pid for pid in procfs.in_session(found.stepd_pid) if mark in _environment(pid)]
+    return [pid for pid in procfs.in_session(stepd) if mark in _environment(pid)]
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -211,7 +211,7 @@ class Scan:
         session.fenced = read.story is not None and read.story.fenced
         who = session.stepd
         if session.corrupt and who is None:
-            who = await asyncio.to_thread(halt.listener, read.paths)
+            who = session.stepd = await asyncio.to_thread(halt.listener, read.paths)
         if who is not None and procfs.is_alive(who, self._boot_id):
             await halt.stop(who, 0.0)
         why = read.trouble if session.corrupt else _WHY[kind]
