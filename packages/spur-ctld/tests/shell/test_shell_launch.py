@@ -142,7 +142,8 @@ async def test_one_node_of_two_fails_and_the_other_is_cleaned_up(cluster):
 
 
 async def test_an_agent_that_is_gone_is_asked_until_it_answers(cluster):
-    """Its run may have begun, so nothing is undone before it says that there is none."""
+    """Its run may have begun, so nothing is undone before it says that there is none.  A launch that never left
+    is then sent again, as the same attempt."""
     agent = await cluster.add_agent("n1")
     await agent.stop()
     job = await cluster.submit()
@@ -150,13 +151,9 @@ async def test_an_agent_that_is_gone_is_asked_until_it_answers(cluster):
     assert cluster.state.jobs[job].state is JobState.CONFIGURING
     assert cluster.state.use["n1"].jobs == {job}
     await agent.start()
-    for _ in range(600):
-        record = cluster.state.jobs[job]
-        if record.state is JobState.PENDING:
-            break
-        await asyncio.sleep(0.01)
-    assert record.state is JobState.PENDING
+    await cluster.in_state(job, JobState.RUNNING)
     assert (job, 1, STEP_BATCH) in agent.probes
+    assert agent.attempts == [(job, 1)]
 
 
 async def test_a_launch_whose_answer_was_lost_is_not_undone(cluster):

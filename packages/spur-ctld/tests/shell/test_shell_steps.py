@@ -77,7 +77,7 @@ async def test_a_batch_job_holds_its_other_nodes_until_the_script_ends(cluster):
 
 async def test_a_step_over_two_nodes(cluster):
     one, two = await two_nodes(cluster)
-    job = await cluster.alloc(2, exclusive=True)
+    job = await cluster.alloc(2, exclusive=True, num_tasks=8)
     answer = await cluster.step(
         job,
         num_tasks=7,
@@ -198,7 +198,7 @@ async def test_a_script_may_make_a_step_before_its_last_node_has_confirmed(clust
 )
 async def test_refusals(cluster, fields, status, text):
     await cluster.add_agent("n1")
-    job = await cluster.alloc(exclusive=True)
+    job = await cluster.alloc(exclusive=True, num_tasks=4)
     with pytest.raises(aio.AioRpcError) as refused:
         await cluster.step(job, **fields)
     assert refused.value.code() is grpc.StatusCode[status]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from spur_core.grammar.hostlist import compress_sorted, expand
+from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
 from spur_core.ids import RuntimeId
 from spur_core.states import JobState
@@ -80,17 +80,13 @@ def step_run_seconds(job: Job, step: Step, now: float) -> float:
 def past_message(job: Job, past: PastStep) -> pb.StepInfo:
     """A step that is over."""
     row = past.row
-    message = _common(job, row.step_id, ())
+    message = _common(job, row.step_id, past.slices)
     message.name = row.name
     message.state = int(row.state)  # type: ignore[assignment]
     message.reason = past.stop.text or reason_of(past.stop) if past.stop is not None else ""
     message.num_tasks = row.num_tasks
-    message.num_cpus = row.cpus
-    message.num_nodes = row.num_nodes
-    message.nodelist = row.nodelist
-    # What each node had is not kept; which nodes they were is needed to fetch the step's last words.
-    message.slices.extend(pb.NodeSlice(node=node) for node in expand(row.nodelist))
-    message.alloc_tres = row.alloc_tres
+    message.cpus_per_task = past.cpus_per_task
+    message.distribution = past.distribution
     message.start_at = row.start_at
     if row.end_at is not None:
         message.end_at = row.end_at

@@ -59,15 +59,16 @@ def placement(job: Job, ask: StepAsk) -> Placed | Refusal:
     Who asked for nodes alone (`salloc -N2`) has said nothing about tasks: his steps may run more of them than
     the nodes' CPUs that he got.  With a count of tasks the CPUs that came with it are the limit, as in Slurm.
     """
-    if job.request.by_nodes and not ask.exact and ask.cpus_per_task is None:
-        ask = msgspec.structs.replace(ask, overcommit=True)
     own = job.slices if job.request.srun else ()
     held = step_layout.held_by(job.steps.values(), [part for part in own if part.node not in job.exits])
     closed = {part.node for part in job.slices} - set(live_nodes(job))
-    if not job.everywhere and not job.request.srun:
-        # An attempt of the first release holds only its first node: steps run there.
-        return step_layout.place(ask, job.slices[:1], held, closed)
-    return step_layout.place(ask, job.slices, held, closed)
+    # An attempt of the first release holds only its first node: steps run there.
+    parts = job.slices if job.everywhere or job.request.srun else job.slices[:1]
+    placed = step_layout.place(ask, parts, held, closed)
+    open_tasks = job.request.by_nodes and not ask.exact and ask.cpus_per_task is None
+    if placed == step_layout.TOO_MANY and open_tasks:
+        return step_layout.place(msgspec.structs.replace(ask, overcommit=True), parts, held, closed)
+    return placed
 
 
 def interactive_ask(ask: StepAsk) -> StepAsk:

@@ -268,6 +268,10 @@ class PastStep(Record, frozen=True, kw_only=True):
     row: StepRow
     stop: StepStop | None = None
     missing: tuple[str, ...] = ()
+    #: Where it was: a client that comes late fetches its output there.
+    slices: tuple[Slice, ...] = ()
+    cpus_per_task: int = 1
+    distribution: str = ""
 
 
 class Job(Record, frozen=True, kw_only=True):

@@ -43,7 +43,14 @@ def _closed(state: ClusterState, job: Job, step: Step, at: float) -> Job:
     end, status = step_rows.judge(step)
     row = step_rows.step_row(step, end, at, status)
     step_rows.put_row(state, job, row)
-    past = PastStep(row=row, stop=step.stop, missing=step_rows.waits_for(step))
+    past = PastStep(
+        row=row,
+        stop=step.stop,
+        missing=step_rows.waits_for(step),
+        slices=step.slices,
+        cpus_per_task=step.cpus_per_task,
+        distribution=step.distribution,
+    )
     counted = status if step.exits or step.stop is not None else Exit()
     return msgspec.structs.replace(
         job,
