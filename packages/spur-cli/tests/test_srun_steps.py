@@ -426,8 +426,8 @@ def test_a_cancelled_step(cli, step, monkeypatch):
     told = threading.Event()
     original = run.StepRun.state_is
 
-    def state_is(self, state, *, aborted):
-        original(self, state, aborted=aborted)
+    def state_is(self, state, end, *, aborted):
+        original(self, state, end, aborted=aborted)
         told.set()
 
     monkeypatch.setattr(run.StepRun, "state_is", state_is)
