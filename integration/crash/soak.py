@@ -1,6 +1,10 @@
 """Kill daemons at random under load, then look whether anything was lost, doubled, hurt or left behind.
 
-    python integration/crash/soak.py [--minutes N | --seconds N] [--seed S] [--only ACTION,...]
+    python integration/crash/soak.py [--scenario mixed|agents|supervisors|all] [--minutes N] [--seed S]
+
+mixed: daemons and supervisors, one and several at once, at random and at chosen instants, under batch jobs.
+agents: an agent every 2 s, under jobs of every kind; nothing may come of it.
+supervisors: one of a certain step every second, under jobs of every kind; each step's policy must come of it.
 
 The seed is printed; with the same seed the same things are killed in the same order, the instants of the
 machine permitting.  Exit 1 and a list of faults when something is wrong; the cluster's folder then stays.
@@ -18,10 +22,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from deaths import AgentDeaths, Deaths, SupervisorDeaths
 from testkit.crash_cluster import CONTROLLER, CrashCluster, supervisor_in
 
 
@@ -40,6 +47,7 @@ class Soak:
         self.codes: dict[str, int] = {}
         self.cancelled: set[str] = set()
         self.deeds: list[str] = []
+        self.summary = ""
         self._seed = seed
         self._over = threading.Event()
         weights: dict[Callable[[], str], int] = {
@@ -71,6 +79,7 @@ class Soak:
         self._over.set()
         for thread in submitters:
             thread.join()
+        self.summary = f"{len(self.codes)} jobs, {len(self.cluster.noted())} runs, {len(self.deeds)} deeds"
         try:
             self.cluster.settle()
         except AssertionError as error:
@@ -193,20 +202,49 @@ class Soak:
         return "nothing"
 
 
-def soak(seconds: float, seed: int, only: frozenset[str] = frozenset()) -> tuple[list[str], Path]:
+class Scenario(NamedTuple):
+    """A named soak: how many nodes it has, and what it takes to make one run."""
+
+    nodes: int
+    cpus: int
+    make: Callable[[CrashCluster, int, float, frozenset[str]], "Soak | Deaths"]
+
+
+def _deaths(kind: type[AgentDeaths | SupervisorDeaths]) -> Scenario:
+    """200 short and 20 long jobs in three minutes, as many less in less time."""
+
+    def make(cluster: CrashCluster, seed: int, seconds: float, _: frozenset[str]) -> Deaths:
+        part = min(1.0, seconds / 180)
+        return kind(cluster, seed, seconds, max(20, round(200 * part)), max(4, round(20 * part)))
+
+    return Scenario(4, 32, make)
+
+
+SCENARIOS = {
+    "mixed": Scenario(2, 8, Soak),
+    "agents": _deaths(AgentDeaths),
+    "supervisors": _deaths(SupervisorDeaths),
+}
+
+
+def soak(
+    seconds: float, seed: int, scenario: str, only: frozenset[str] = frozenset()
+) -> tuple[list[str], Path]:
     """One run on a new cluster; (faults, the folder, which is gone when there are none)."""
     base = Path(tempfile.mkdtemp(prefix="soak-", dir="/tmp"))
     base.chmod(0o755)
-    cluster = CrashCluster(base / "c")
-    cluster.start_all()
-    run = Soak(cluster, seed, seconds, only)
+    chosen = SCENARIOS[scenario]
+    cluster = CrashCluster(base / "c", nodes=chosen.nodes, cpus=chosen.cpus)
     try:
-        faults = run.run()
+        cluster.start_all()
+        run = chosen.make(cluster, seed, seconds, only)
+        try:
+            faults = run.run()
+        finally:
+            (base / "deeds").write_text("\n".join(run.deeds) + "\n")
     finally:
         cluster.stop()
-        (base / "deeds").write_text("\n".join(run.deeds) + "\n")
-    runs = cluster.noted()
-    print(f"soak: {len(run.codes)} jobs, {len(runs)} runs, {len(run.deeds)} deeds, {len(faults)} faults")
+    print(f"soak: {run.summary}, {len(faults)} faults")
     if not faults:
         shutil.rmtree(base)
     return faults, base
@@ -215,19 +253,23 @@ def soak(seconds: float, seed: int, only: frozenset[str] = frozenset()) -> tuple
 def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--minutes", type=float, default=float(os.environ.get("SPUR_SOAK_MINUTES", "5")))
+    parser.add_argument("--scenario", choices=(*SCENARIOS, "all"), default="mixed")
+    parser.add_argument("--minutes", type=float, default=float(os.environ.get("SPUR_SOAK_MINUTES", "3")))
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--only", default="", metavar="ACTION,...")
+    parser.add_argument("--only", default="", metavar="ACTION,...", help="of the mixed scenario")
     said = parser.parse_args()
     seconds = said.seconds if said.seconds is not None else said.minutes * 60
-    print(f"soak: seed {said.seed}, {seconds:g} s", flush=True)
-    faults, where = soak(seconds, said.seed, frozenset(filter(None, said.only.split(","))))
-    for fault in faults:
-        print(f"soak: {fault}")
-    if faults:
-        print(f"soak: logs are in {where}")
-    return 1 if faults else 0
+    bad = False
+    for scenario in SCENARIOS if said.scenario == "all" else (said.scenario,):
+        print(f"soak: {scenario}, seed {said.seed}, {seconds:g} s", flush=True)
+        faults, where = soak(seconds, said.seed, scenario, frozenset(filter(None, said.only.split(","))))
+        for fault in faults:
+            print(f"soak: {fault}")
+        if faults:
+            bad = True
+            print(f"soak: logs are in {where}", flush=True)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

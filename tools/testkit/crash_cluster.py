@@ -444,9 +444,19 @@ class CrashCluster:
             for job, (state, _) in history.items()
             if state != "CANCELLED" and job not in ran
         ]
+        return found + self.left()
+
+    def files_left(self) -> list[str]:
+        """Scripts of ended jobs, and sessions that were set aside, of which there should be none."""
+        places = [self.folder / "state" / name for name in self.agents]
+        folders = [place / part for place in places for part in ("runtime/quarantine", "spool")]
+        return [f"{path} is left" for folder in folders for path in folder.glob("*")]
+
+    def left(self) -> list[str]:
+        """What should be gone once settled, and complaints in the daemons' logs."""
         with contextlib.suppress(AssertionError):
             until(lambda: not (self.supervisors() or self.shells() or self.groups()), "all gone", 15)
-        found += [f"supervisor {pid} is left" for pid in self.supervisors()]
+        found = [f"supervisor {pid} is left" for pid in self.supervisors()]
         found += [f"process {pid} of a job is left" for pid in self.shells()]
         found += [f"group {path} is left" for path in self.groups()]
         for name in self.layout.daemons:

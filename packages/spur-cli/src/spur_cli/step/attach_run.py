@@ -89,7 +89,7 @@ class AttachRun(StepRun):
         """The step has changed."""
         self.moved({place.node: place.address for place in part.nodes})
         state = JobState(int(part.step.state))
-        self.state_is(state, aborted=state in ABORTED)
+        self.state_is(state, part.step.exit, aborted=state in ABORTED)
         return None
 
     def other(self, kind: str, payload: Any) -> int | None:

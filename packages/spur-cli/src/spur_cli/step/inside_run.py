@@ -198,7 +198,7 @@ class InsideRun(StepRun):
         ending = state == JobState.COMPLETING and (
             step.HasField("kill_uid") or step.reason in ("TimeLimit", "Cancelled")
         )
-        self.state_is(state, aborted=ending or state in ABORTED)
+        self.state_is(state, step.exit, aborted=ending or state in ABORTED)
         return None
 
     def signalled_early(self, number: int) -> int | None:

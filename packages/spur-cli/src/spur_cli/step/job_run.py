@@ -73,7 +73,7 @@ class JobRun(StepRun):
             self.attach(_placement(job, addresses))
         if not self.sessions:
             return self._never_ran(job, state) if state in TERMINAL_STATES else None
-        self.state_is(state, aborted=state in ABORTED)
+        self.state_is(state, job.exit, aborted=state in ABORTED)
         return None
 
     def _never_ran(self, job: "common_pb2.JobInfo", state: JobState) -> int:

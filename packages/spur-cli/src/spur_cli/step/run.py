@@ -28,12 +28,14 @@ from spur_core.states import TERMINAL_STATES, JobState
 
 if TYPE_CHECKING:
     from spur_core.grammar.filepattern import PatternValues
-    from spur_proto import agent_pb2, controller_pb2
+    from spur_proto import agent_pb2, common_pb2, controller_pb2
 
 #: Two interrupts within this time end the step.
 INTERRUPT_SECS = 1.0
 #: An ended step whose nodes do not give its output and exit any more.
 LAST_WORDS_SECS = 15.0
+#: What an agent says of a step whose supervisor died without an exit.
+SUPERVISOR_LOST = "supervisor_lost"
 #: Ends of tasks that come within this time are told in one line.
 GATHER_SECS = 0.1
 TICK_SECS = 0.2
@@ -95,6 +97,8 @@ class StepRun:
         self._interrupts = 0
         self._cancelled = False
         self._over_at: float | None = None
+        #: How it ended as the controller has it, for nodes that do not tell.
+        self._fate: common_pb2.ExitStatus | None = None
         self._last_output = 0.0
         self._marks: dict[tuple[int, int], tuple[str, int]] = {}
 
@@ -253,10 +257,15 @@ class StepRun:
             if node in self.sessions and address:
                 self.sessions[node].address = address
 
-    def state_is(self, state: JobState, *, aborted: bool) -> None:
-        """The controller says how the attached step (or its job) does."""
+    def state_is(self, state: JobState, end: "common_pb2.ExitStatus", *, aborted: bool) -> None:
+        """The controller says how the attached step (or its job) does.
+
+        Args:
+            end: how it ended, once it has.
+        """
         if state in TERMINAL_STATES:
             self._over_at = self._over_at or time.monotonic()
+            self._fate = end
         if aborted and not self._told_aborted and not self.terminated and self.waiting_nodes:
             self._told_aborted = True
             self.info("Job step aborted: Waiting up to 32 seconds for job step to finish.")
@@ -307,14 +316,21 @@ class StepRun:
     def _node_failed(self, node: str, failure: CallFailed) -> int | None:
         self.links.over(node)
         self.ctx.error(f"{node}: lost contact with StepId={self.step}: {failure.text}")
-        self._give_up(node)
+        self._give_up(node, killed=failure.code == SUPERVISOR_LOST)
         return None if self.waiting_nodes else self._finish()
 
-    def _give_up(self, node: str) -> None:
-        """The ends of its tasks will not be known."""
+    def _give_up(self, node: str, *, killed: bool = False) -> None:
+        """The ends of its tasks will not be known; what the controller has of the whole step stands for them.
+
+        Args:
+            killed: the node has killed what was left of them.
+        """
+        code, number = (0, signal.SIGKILL) if killed else (1, 0)
+        if not killed and self._fate is not None and (self._fate.code or self._fate.signal):
+            code, number = self._fate.code, self._fate.signal
         for rank, (where, _) in self.places.items():
             if where == node and rank not in self.ends:
-                self.ends[rank] = exits.TaskEnd(node, rank, 1, 0, False, False)
+                self.ends[rank] = exits.TaskEnd(node, rank, code, int(number), False, False)
         self.waiting_nodes.discard(node)
 
     def _finish(self) -> int:
