@@ -12,6 +12,9 @@ from spur_core.errors import Unreachable
 from spur_core.linux import procfs
 from spur_proto_lite.client import ControlClient
 from spur_proto_lite.control import Refused
+from spur_proto_lite.exits import TaskExit
+from spur_stepd.loop import Loop
+from spur_stepd.oom import OomWatch
 
 pytestmark = pytest.mark.node
 
@@ -164,3 +167,25 @@ def test_fault_points_are_refused_outside_tests_and_by_unknown_names(environ, wo
         assert done.returncode == 2
         assert word in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("ordered", "signals", "hits", "found"),
+    [
+        (False, (9,), 4, 1),
+        (False, (0, 9, 9), 4, 2),
+        (False, (15,), 4, 0),
+        (True, (9,), 4, 0),
+        (False, (9,), 3, 0),
+    ],
+)
+def test_want_of_memory_on_a_kernel_that_does_not_count_its_kills(tmp_path, ordered, signals, hits, found):
+    """7.5: the limit was reached since the start, and a SIGKILL that nobody ordered."""
+    count = tmp_path / "memory.failcnt"
+    count.write_text("3\n")
+    watch = OomWatch(Loop(), lambda: None)
+    watch.begin((str(tmp_path),))
+    count.write_text(f"{hits}\n")
+    ends = tuple(TaskExit(rank=rank, signal=number) for rank, number in enumerate(signals))
+    assert watch.killed_among(ends, ordered) == found
+    watch.close()

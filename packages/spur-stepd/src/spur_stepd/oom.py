@@ -6,6 +6,7 @@ On v1 the kernel kills one process and leaves the rest; the supervisor then ends
 from __future__ import annotations
 
 import os
+import signal
 
 from spur_core.linux import cgroup
 from spur_stepd.log import say
@@ -16,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spur_proto_lite.exits import TaskExit
     from spur_stepd.loop import Loop
 
 
@@ -34,10 +36,13 @@ class OomWatch:
         """Processes that the kernel has killed since `begin`.  To be called within a root section."""
         return max(0, cgroup.oom_kills(self._groups) - self._kills)
 
-    def is_suspect(self) -> bool:
-        """Whether the limit was reached since `begin` on a kernel that does not count its kills; a kill that
-        nobody else has ordered is then its own.  To be called within a root section."""
-        return cgroup.failures(self._groups) > self._failures
+    def killed_among(self, ends: tuple[TaskExit, ...], kill_ordered: bool) -> int:
+        """As `killed`, once all tasks have ended.  A kernel that does not count its kills says only that the
+        limit was reached: a SIGKILL that nobody has ordered is then its own."""
+        killed = self.killed()
+        if killed or kill_ordered or cgroup.failures(self._groups) <= self._failures:
+            return killed
+        return sum(end.signal == signal.SIGKILL for end in ends)
 
     def begin(self, groups: tuple[str, ...]) -> None:
         """Watch these groups, which may have a past.  To be called within a root section."""

@@ -27,7 +27,7 @@ from spur_proto_lite.journal import (
 )
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_stepd import actions as act
-from spur_stepd import describe, digest, launch, spec_file, task_epilog, words
+from spur_stepd import describe, digest, ending, launch, spec_file, task_epilog, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
 from spur_stepd.execs import Execs
@@ -494,22 +494,10 @@ class Supervisor:
     def _make_exit(self) -> exits.ExitRecord:
         ends = self.progress.ends()
         with self.privileges.root():
-            killed = self.oom.killed()
-            if not killed and not self._kill_ordered and self.oom.is_suspect():
-                killed = sum(end.signal == signal.SIGKILL for end in ends)
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            killed = self.oom.killed_among(ends, self._kill_ordered)
         if killed:
             self._tell_user(words.oom_killed(self.spec.rid, killed))
-        return exits.combine(
-            ends,
-            oom=killed > 0,
-            teardown_reason=self.machine.teardown_reason,
-            started_at=self._started_at,
-            ended_at=time.time(),
-            user_secs=usage.ru_utime,
-            system_secs=usage.ru_stime,
-            max_rss_kb=usage.ru_maxrss,
-        )
+        return ending.record(ends, killed > 0, self.machine.teardown_reason, self._started_at)
 
     def _answer_waits(self, _action: act.Action) -> None:
         assert self.exit is not None
