@@ -147,8 +147,8 @@ class AttachArgs(Record):
     """What `attach` is asked with in protocol 2.  An owner takes the place of one that is attached."""
 
     mode: str = OWNER
-    #: [rank, stream, offset] from where on output is wanted.  What is not named comes from the beginning for
-    #: an owner; a watcher gets the last 64 KiB of it.
+    #: [rank, stream, offset] from where on output is wanted; what an owner does not want is delivered, as by
+    #: credit.  What is not named comes from the beginning for an owner; a watcher gets the last 64 KiB of it.
     offsets: tuple[tuple[int, ...], ...] = ()
     #: None: an owner gives input, a watcher does not.
     want_input: bool | None = None

@@ -170,12 +170,12 @@ class Attachments:
         except OSError as error:
             say("words_lost", error=error, line=line.decode("utf-8", "replace").strip())
 
-    def _take_credit(self, payload: bytes) -> None:
-        credit = framing.decode_credit(payload)
-        spool = self._spools.get((credit.rank, credit.stream))
+    def _credit(self, rank: int, stream: int, offset: int) -> None:
+        """Everything of that stream before `offset` has been delivered for good."""
+        spool = self._spools.get((rank, stream))
         if spool is None:
             return
-        spool.credit(credit.offset)
+        spool.credit(offset)
         if not (spool.at_eof or spool.is_full or spool.is_stuck):
             self._loop.forget(spool.pipe)
             self._loop.watch(spool.pipe, READ, partial(self._on_output, spool))
@@ -282,6 +282,10 @@ class Attachments:
         )
         client.confirmed = inflow.offset
         self._sit(client)
+        if owner:
+            # What it has said so over a connection that broke may not have arrived.
+            for (rank, stream), offset in offsets.items():
+                self._credit(rank, stream, offset)
         return control.AttachReply(
             stdin_offset=inflow.offset, writer=self._seats.writer is client, pty=self._spec.pty
         )
@@ -393,7 +397,8 @@ class Attachments:
             if writes or client.is_owner:
                 self._resize(client.window)
         elif frame.kind == framing.CREDIT and client.takes_for_good:
-            self._take_credit(frame.payload)
+            credit = framing.decode_credit(frame.payload)
+            self._credit(credit.rank, credit.stream, credit.offset)
 
     def after_frames(self, connection: Connection) -> None:
         """Everything that has arrived was taken."""
