@@ -142,8 +142,10 @@ async def test_one_node_of_two_fails_and_the_other_is_cleaned_up(cluster):
 
 
 async def test_an_agent_that_is_gone_is_asked_until_it_answers(cluster):
-    """Its run may have begun, so nothing is undone before it says that there is none.  A launch that never left
-    is then sent again, as the same attempt."""
+    """Its run may have begun, so nothing is undone before it says that there is none.
+
+    A launch that never left is then sent again, as the same attempt.
+    """
     agent = await cluster.add_agent("n1")
     await agent.stop()
     job = await cluster.submit()

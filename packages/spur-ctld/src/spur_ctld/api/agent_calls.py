@@ -240,7 +240,9 @@ def recovery_entry(message: pb.RecoveryEntry) -> Entry:
 
 
 def exit_record(message: common_pb2.ExitStatus) -> Exit:
-    return Exit(code=message.code, signal=message.signal, oom=message.oom, core=message.core_dumped)
+    """The exit as Slurm counts it: a death by signal has no code, not even the shell's 128 + signal."""
+    code = 0 if message.signal and message.code == 128 + message.signal else message.code
+    return Exit(code=code, signal=message.signal, oom=message.oom, core=message.core_dumped)
 
 
 def peer_host(peer: str) -> str:

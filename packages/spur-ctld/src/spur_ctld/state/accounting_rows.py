@@ -195,7 +195,8 @@ def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[
             start_at=job.start_at or 0.0,
             end_at=(max(report.at for report in reports) if reports else ended) if over else None,
             exit=worst,
-            num_tasks=request.num_tasks if request.srun else 1,
+            # A hold has none; Slurm counts one a node.
+            num_tasks=request.num_tasks if request.srun else len(nodes),
             cpus=cpus,
             num_nodes=len(nodes),
             nodelist=compress_sorted(list(nodes)),
