@@ -215,6 +215,25 @@ def bench_memory(cluster: Cluster) -> list[Row]:
     return rows
 
 
+def bench_steps(_cluster: Cluster) -> list[Row]:
+    """Steps inside an allocation of 32 CPUs: one task, 32 tasks, and how soon the next may follow."""
+    cluster = Cluster(cpus=64)
+    body = (
+        "for n in 1 32; do for i in 1 2 3 4 5 6 7; do a=$(date +%s%N); srun -n$n true;"
+        " b=$(date +%s%N); echo $n $(( (b - a) / 1000000 )); done; done"
+    )
+    try:
+        lines = cluster.run("salloc", "-Q", "-n32", "bash", "-c", body).splitlines()
+    finally:
+        cluster.close()
+    rows = []
+    for tasks, budget in (("1", "200 ms"), ("32", "500 ms")):
+        took = [int(line.split()[1]) for line in lines if line.split()[0] == tasks]
+        middle = statistics.median(took)
+        rows.append((f"`srun -n{tasks} true` in an allocation (median of 7)", f"{middle:.0f} ms", budget))
+    return rows
+
+
 def bench_supervisors(_cluster: Cluster) -> list[Row]:
     """Spawn latency and memory in both modes, without a cluster."""
     import supervisors
@@ -245,6 +264,7 @@ PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "submit": bench_submit,
     "throughput": bench_throughput,
     "memory": bench_memory,
+    "steps": bench_steps,
     "supervisors": bench_supervisors,
     "restart": bench_restart,
 }
