@@ -10,6 +10,10 @@ from spur_stepd import machine as m
 TERM, CONT = m.Deliver(signal.SIGTERM), m.Deliver(signal.SIGCONT)
 
 
+def names(actions):
+    return [type(action).__name__ for action in actions]
+
+
 def ending(epilog=True):
     """A job-lifetime step that is cleaned up; its other steps are being ended."""
     machine = m.Machine((0,), 60.0, 5.0, job_lifetime=True, has_epilog=epilog)
