@@ -339,7 +339,9 @@ class StepRun:
         self._tell_ends()
         if any(end.signal and not end.oom for end in self.ends.values()):
             self.ctx.info(f"Force Terminated StepId={self.step}")
-        return exits.overall(self.ends.values())
+        code = exits.overall(self.ends.values())
+        # Who aborted the step has ended it by his interrupts, whichever of the signals was the faster.
+        return 128 + signal.SIGINT if self._interrupts and code > 128 else code
 
     # Signals and ends from here.
 
