@@ -79,6 +79,28 @@ def test_output_of_another_users_job_is_refused_by_the_agent(
     assert target.cluster.state(str(owned)) == "RUNNING"
 
 
+def test_nobody_looks_into_another_users_job_or_runs_anything_in_it(
+    target: Any, stranger: str, owned: int, helpers: Any
+) -> None:
+    agent = target.agent(_node(target, owned))
+    mark = target.cluster.work / "intruder"
+    for attempt in (
+        rid(owned),
+        common_pb2.RuntimeId(job_id=owned),
+        common_pb2.RuntimeId(job_id=owned, step_id=0),
+    ):
+        for init in (
+            agent_pb2.SessionInit(rid=attempt, mode="SESSION_MODE_WATCHER", want_input=True),
+            agent_pb2.SessionInit(rid=attempt, mode="SESSION_MODE_EXEC", argv=[b"touch", str(mark).encode()]),
+            agent_pb2.SessionInit(rid=attempt, mode="SESSION_MODE_EXEC", argv=[b"sh"], pty=True),
+        ):
+            first = agent_pb2.InteractiveSessionRequest(init=init)
+            answer = helpers.drain(agent.InteractiveSession, iter([first]), stranger)
+            assert (answer.code, answer.text, answer.message) == ("PERMISSION_DENIED", DENIED, []), init
+    assert not mark.exists()
+    assert target.cluster.state(str(owned)) == "RUNNING"
+
+
 def _node(target: Any, job: int) -> str:
     return str(target.cluster.ok("squeue", "-h", "-j", str(job), "-o", "%N").strip())
 
