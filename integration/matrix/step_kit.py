@@ -212,8 +212,11 @@ class Step:
 
     def history(self) -> tuple[str, str]:
         """(state, exit) of the step, as `sacct` tells them."""
-        row = history(self.cluster, self.id)
-        return row
+        return history(self.cluster, self.id)
+
+    def forget(self) -> None:
+        """What the tasks of this attempt have noted; the next one's are looked for from now on."""
+        self._notes.write_text("")
 
     # -- ending it
 

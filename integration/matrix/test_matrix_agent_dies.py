@@ -49,7 +49,11 @@ def test_row_02_a_step_ends_while_the_agent_is_away(crash: Any, last: str, state
 
 
 def test_row_03_the_agent_dies_between_spawn_and_start(crash: Any) -> None:
-    """No user code ran; the controller learns that nothing is there, and the next attempt runs."""
+    """No user code ran; the controller learns that nothing is there, and the next attempt runs.
+
+    That a supervisor gives up by itself when no start comes is shown by
+    `test_never_started_is_given_up` in packages/spur-stepd/tests/test_stepd_signals.py.
+    """
     cluster = crash(nodes=1)
     cluster.kill(AGENT)
     cluster.start(AGENT, wait=True, faults="crash_after:spawned")
@@ -58,7 +62,9 @@ def test_row_03_the_agent_dies_between_spawn_and_start(crash: Any) -> None:
     assert cluster.runs_of(held.job) == 0
     cluster.start(AGENT, wait=True)
     held.runs()
-    held.ends_well(["0"])
+    held.ends_well()
+    # Which attempt it was is the controller's business: it could not know that nothing of the first had run.
+    assert cluster.runs_of(held.job) == 1
 
 
 def test_row_04_the_agent_dies_between_start_and_the_launchs_answer(crash: Any) -> None:

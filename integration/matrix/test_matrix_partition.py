@@ -2,10 +2,12 @@
 
 import os
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from matrix_kit import Held
+from step_kit import Step
 from testkit.crash_cluster import alive
 
 pytestmark = pytest.mark.node
@@ -47,3 +49,47 @@ def test_rows_17_18_the_risk_is_accepted_and_the_node_comes_back(crash: Any) -> 
     assert alive(new)
     assert held.state() == "RUNNING"
     held.ends_well(["0", "1"])
+
+
+def test_row_17_a_node_with_steps_is_cut_off(crash: Any, step: Callable[..., Step]) -> None:
+    """Steps of two nodes: nothing of the attempt is run again while a node of it may still have it."""
+    cluster = crash(nodes=2, silence=4)
+    one = step(cluster, "two").begin().runs()
+    assert one.held is not None
+    tasks = one.tasks()
+    second = cluster.agents[1]
+    os.kill(cluster.pid(second), signal.SIGSTOP)
+    cluster.until(lambda: "down" in cluster.ok("sinfo", "-h", "-n", "node2", "-o", "%t"), "it is down", 30)
+    assert alive(tasks[1])
+    assert cluster.runs_of(one.job) == 1
+    one.forget()
+    os.kill(cluster.pid(second), signal.SIGCONT)
+    one.held.runs(2)
+    assert not any(alive(pid) for pid in tasks.values())
+    one.runs()
+    one.open()
+    assert one.status() == 5, one.said()
+    one.held.ends_well(["0", "1"])
+
+
+def test_rows_17_18_a_step_of_the_old_attempt_comes_back(crash: Any, step: Callable[..., Step]) -> None:
+    """The new attempt has a step of the same number; only the old one is ended."""
+    cluster = crash(nodes=2, silence=4, settings={"controller": {"fence_unreachable": '"requeue"'}})
+    one = step(cluster, "one").begin("-x", "node2").runs()
+    assert one.held is not None
+    old = [*one.tasks().values(), one.held.shell()]
+    os.kill(cluster.pid(AGENT), signal.SIGSTOP)
+    cluster.until(lambda: down(cluster), "the node is down", 30)
+    cluster.until(lambda: one.held.state() == "PENDING", "it is requeued", 30)
+    one.forget()
+    cluster.ok("scontrol", "update", f"JobId={one.job}", "ExcNodeList=node1")
+    one.held.runs(2)
+    one.runs()
+    new = [*one.tasks().values(), one.held.shell()]
+    assert all(alive(pid) for pid in old), "two runs, as accepted"
+    os.kill(cluster.pid(AGENT), signal.SIGCONT)
+    cluster.until(lambda: not any(alive(pid) for pid in old), "the old run is ended", 30)
+    assert all(alive(pid) for pid in new)
+    one.open()
+    assert one.status() == 5, one.said()
+    one.held.ends_well(["0", "1"])

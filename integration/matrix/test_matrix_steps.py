@@ -4,12 +4,10 @@ What holds for a batch job's own step is in the other files; what happens to ext
 test_matrix_extern.py.
 """
 
-import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +22,6 @@ from step_kit import (
     start_agents,
 )
 from testkit.crash_cluster import alive, until
-
-from spur_core.ids import STEP_BATCH
 
 pytestmark = pytest.mark.node
 Make = Callable[..., Step]
@@ -85,7 +81,11 @@ def test_row_01_agents_die_under_running_steps(two: Any, all_kinds: Any, how: si
 
 @pytest.mark.parametrize(
     ("last", "code", "told"),
-    [("exit 7", 7, ("FAILED", "7:0")), ("kill -9 $$", 137, ("FAILED", "0:9")), ("true", 0, ("COMPLETED", "0:0"))],
+    [
+        ("exit 7", 7, ("FAILED", "7:0")),
+        ("kill -9 $$", 137, ("FAILED", "0:9")),
+        ("true", 0, ("COMPLETED", "0:0")),
+    ],
 )
 def test_row_02_steps_end_while_the_agents_are_away(
     two: Any, all_kinds: Any, last: str, code: int, told: tuple[str, str]
@@ -214,7 +214,7 @@ def test_row_13_pids_of_supervisors_were_used_again(two: Any, all_kinds: Any) ->
 def test_row_30_one_node_of_a_step_comes_back_stale(two: Any, step: Make, kind: str) -> None:
     """The step is ended on its other node too, once; the job and what else runs in it go on."""
     one = step(two, kind).prepare().begin().runs()
-    first, second = one.sessions()
+    first = one.sessions()[0]
     (pid,) = one.supervisors()[1:]
     two.kill(AGENTS[1])
     os.kill(pid, signal.SIGKILL)
@@ -231,7 +231,9 @@ def test_rows_07_the_supervisor_of_a_terminals_own_job_dies(two: Any, step: Make
 
     one.client = Client(two, "srun", "-J", "own", "--pty", "sh", "-c", one.body, terminal=True)
     until(lambda: len(one.tasks()) == 1, "it runs")
-    one.job = until(lambda: two.ok("squeue", "-h", "-t", "R", "-n", "own", "-o", "%i").strip(), "it is listed")
+    one.job = until(
+        lambda: two.ok("squeue", "-h", "-t", "R", "-n", "own", "-o", "%i").strip(), "it is listed"
+    )
     os.kill(one.supervisors()[0], signal.SIGKILL)
     assert one.status() == 137, one.said()
     two.settle()

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import grpc
 import pytest
 
 from spur_core.ids import STEP_EXTERN, RuntimeId
@@ -301,6 +302,26 @@ async def test_an_extern_supervisor_is_replaced_and_nothing_in_it_is_hurt(
     assert await agent.cancel(extern, grace_secs=0, reason="cancelled")
     await tools.until(lambda: any(r.rid.step_id == STEP_EXTERN for r in controller.reports), "its end")
     await tools.until(lambda: extern.dirname() not in agent.sessions, "gone")
+
+
+async def test_an_extern_step_without_a_supervisor_is_not_called_gone(
+    agent, controller, spec_of, gate, tools
+):
+    """What runs in it goes on, so a probe has no answer yet; an end of the job ends that too."""
+    extern, one = held(236, STEP_EXTERN), held(236, 0)
+    controller.recover = by_state(LIVE=KEEP, STALE=WAIT)
+    assert (await agent.launch(hold_spec(spec_of, extern))).success
+    assert (await run_step(agent, tools, step_spec(spec_of, one, f"read x < {gate()}"))).success
+    task = task_of(agent, tools, one)
+    await lose(agent, tools, extern)
+    await tools.until(lambda: STALE in controller.said_of(extern), "told that it is lost")
+    with pytest.raises(grpc.aio.AioRpcError, match="has lost its supervisor; ask again") as caught:
+        await agent.probe(extern)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert procfs.is_alive(task)
+    assert not await agent.cancel(extern, grace_secs=0, reason="cancelled")
+    assert not (await agent.probe(extern)).active
+    await tools.until(lambda: not procfs.is_alive(task), "its steps are ended with it")
 
 
 @pytest.mark.root

@@ -105,12 +105,22 @@ class ControlCalls:
             raise RequestError("steps_only goes with a signal, and not with batch_only")
         self._terms.check(request.term)
         targets = await self._settled(rid, lambda step: _means(request, step))
+        if number is None:
+            await self._end_undecided(request)
         acted = await _all([self._act(session, request, number) for session in targets])
         active = any(acted) or any(s.active for s in self._named(rid))
         if not active:
             self._note_mismatch(request)
             self._keeper.forget_lost(rid.job_id, rid.run_attempt)
         return pb.AgentCancelJobResponse(active=active)
+
+    async def _end_undecided(self, request: pb.AgentCancelJobRequest) -> None:
+        """An end decides about what was held by a supervisor that is lost: nothing of it runs afterwards."""
+        rid = request.rid
+        for session in self._table.of_attempt(rid.job_id, rid.run_attempt):
+            named = not rid.HasField("step_id") or session.rid.step_id == rid.step_id
+            if named and session.undecided and _means(request, session.rid.step_id):
+                await self._keeper.fence(session, request.reason or "cancelled", "")
 
     async def suspend(self, request: pb.AgentSuspendJobRequest) -> pb.AgentSuspendJobResponse:
         """Stop, or let go on, every process of one step or of every step of exactly that attempt.
@@ -223,12 +233,15 @@ class ControlCalls:
 
         Raises:
             RequestError: the identity is not complete.
-            BusyError: it is being launched.
+            BusyError: it is being launched, or is to get another supervisor.
         """
         rid = request.rid
         if not rid.job_id or not rid.run_attempt or not rid.HasField("step_id"):
             raise RequestError("rid: job, attempt and step must be given")
         session = self._table.get(RuntimeId(rid.job_id, rid.run_attempt, rid.step_id))
+        if session is not None and session.undecided and self._keeper.verdicts_come():
+            # "Not active" would not be true of what it held, and would cost the whole allocation.
+            raise BusyError(f"{session.rid} has lost its supervisor; ask again")
         if session is None or not session.active:
             self._keeper.forget_lost(rid.job_id, rid.run_attempt)
             state = "" if session is None else "lost" if session.phase is Phase.LOST else "finished"

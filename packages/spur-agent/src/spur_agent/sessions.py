@@ -124,6 +124,11 @@ class Session:
         return whole and self.rid.step_id == STEP_EXTERN
 
     @property
+    def undecided(self) -> bool:
+        """Its supervisor is lost, what it held goes on until the controller has said what becomes of it."""
+        return self.phase is Phase.LOST and self.restorable
+
+    @property
     def job_lifetime(self) -> bool:
         """The attempt's part on this node ends with it."""
         return self.claim.job_lifetime
