@@ -117,7 +117,7 @@ class Keeper:
         session.link.close()
         if session.phase is Phase.LAUNCHING:
             return  # the launch finds out by itself
-        if session.acknowledged:
+        if session.acknowledged and not leftovers.groups_left(session.cgroup):
             session.quiet.set()  # it has cleaned up, and ended because of that
             return
         if session.phase is Phase.LOST:
@@ -362,6 +362,8 @@ class Keeper:
         try:
             async with asyncio.timeout(_END_SECS):
                 await session.dead.wait()
+                # It may have died before it had ended what the step left behind.
+                await session.quiet.wait()
         except TimeoutError:
             log.warning("supervisor_lingers step=%s", session.rid)
 

@@ -33,6 +33,11 @@ def groups_of(root: Root | None, rid: RuntimeId) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in found if os.path.isdir(path)))  # noqa: PTH112
 
 
+def groups_left(groups: tuple[str, ...]) -> bool:
+    """Whether a step's groups are there, or the job's around them."""
+    return any(os.path.isdir(path) for path in (*groups, *cgroup.job_dirs(groups)))  # noqa: PTH112
+
+
 def kill_step(rid: RuntimeId, groups: tuple[str, ...], stepd: procfs.Identity | None, this_boot: str) -> bool:
     """Kill everything of a step whose supervisor is dead; True when certainly nothing is left.
 
