@@ -33,7 +33,7 @@ def test_version(supervisor):
 
 
 @pytest.mark.slow
-def test_one_job_over_its_socket(supervisor, tmp_path):
+def test_v04_one_job_over_its_socket(supervisor, tmp_path):
     """Start, output where the pattern says, the exit in the journal, acknowledged, supervisor gone."""
     account = pwd.getpwuid(os.getuid())
     orders = {

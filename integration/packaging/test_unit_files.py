@@ -47,7 +47,7 @@ def test_every_service(name):
     assert unit["Unit"]["Wants"] == ["network-online.target"]
 
 
-def test_stopping_the_agent_leaves_jobs_alone():
+def test_v25_stopping_the_agent_leaves_jobs_alone():
     service = parse("spurd.service")["Service"]
     assert service["KillMode"] == ["process"]
     assert service["Delegate"] == ["yes"]

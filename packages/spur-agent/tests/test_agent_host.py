@@ -31,7 +31,7 @@ def sleeper():
     process.stdout.close()
 
 
-async def test_v8_a_stop_reaches_nobody_but_the_supervisor_it_means(sleeper):
+async def test_v08_a_stop_reaches_nobody_but_the_supervisor_it_means(sleeper):
     who = procfs.identity(sleeper.pid)
     # A recycled pid: same number, other ticks; another boot; and a pid of nobody.
     for stranger in (
@@ -324,7 +324,7 @@ def test_the_unit_is_read_off_the_control_group(text, unit):
         ("", "control-group", False, False),
     ],
 )
-def test_only_a_unit_that_would_kill_steps_is_complained_about(unit, mode, outside, bad):
+def test_v25_only_a_unit_that_would_kill_steps_is_complained_about(unit, mode, outside, bad):
     said = killmode.complaint(unit, mode, outside)
     assert bool(said) is bad
     if bad:

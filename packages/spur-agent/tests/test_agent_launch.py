@@ -64,7 +64,7 @@ async def test_a_repeated_launch_is_absorbed_also_after_a_restart(
 
 
 @pytest.mark.parametrize("how", ["spawner", "exec"])
-async def test_a_missing_supervisor_program_fails_fast_and_leaves_nothing(
+async def test_v07_a_missing_supervisor_program_fails_fast_and_leaves_nothing(
     make_agent, controller, spec_of, base, tools, how
 ):
     path = base / "no-such-spurstepd"

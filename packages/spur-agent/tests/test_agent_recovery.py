@@ -71,7 +71,7 @@ async def lose(agent, tools, rid):
     await tools.until(lambda: not procfs.is_alive(who), "supervisor dead")
 
 
-async def test_v9_a_corrupt_descriptor_is_fenced_by_its_directory_name(
+async def test_v09_a_corrupt_descriptor_is_fenced_by_its_directory_name(
     agent, controller, spec_of, gate, tools
 ):
     rid, fifo = tools.batch(200), gate()

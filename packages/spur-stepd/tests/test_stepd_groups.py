@@ -39,7 +39,7 @@ def foreign():
         process.wait()
 
 
-def test_v5_a_process_known_only_by_its_group_is_reached(fast_node, foreign, gate):
+def test_v05_a_process_known_only_by_its_group_is_reached(fast_node, foreign, gate):
     """No descendant of the supervisor, another session and group: SIGTERM and SIGKILL arrive all the same."""
     session = fast_node.spawn(fast_node.script(f"trap '' TERM\nread x < {gate.path}\n"))
     groups = session.start().cgroup
@@ -59,7 +59,7 @@ def test_v5_a_process_known_only_by_its_group_is_reached(fast_node, foreign, gat
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_v6_an_empty_group_is_not_a_delivery(fast_node, number, until):
+def test_v06_an_empty_group_is_not_a_delivery(fast_node, number, until):
     """The task is moved out of its groups by hand: the signal still arrives by another way."""
     session = fast_node.spawn(fast_node.spec(argv=("sleep", "1000")))
     reply = session.start()

@@ -98,7 +98,7 @@ def test_never_started_is_given_up(node):
     assert not (node.work / "ran").exists()
 
 
-def test_v5_a_signal_reaches_who_left_the_process_group(node):
+def test_v05_a_signal_reaches_who_left_the_process_group(node):
     """V5: a process in a session of its own gets it too."""
     body = "trap 'echo outer' USR1\n"
     body += "setsid sh -c 'trap \"echo inner; exit\" USR1; echo up; while :; do sleep 0.02; done' &\n"
@@ -131,7 +131,7 @@ def test_smaller_scopes(fast_node, scope):
     assert ("child" in written(fast_node)) == (scope == "group")
 
 
-def test_v6_without_a_group_descendants_are_found(fast_node):
+def test_v06_without_a_group_descendants_are_found(fast_node):
     """V6 and 8.3: nothing in a cgroup, still everybody gets it."""
     body = "setsid sh -c 'echo up; exec sleep 1000' & wait\n"
     session = fast_node.spawn(fast_node.script(body, cgroup_root="none"))

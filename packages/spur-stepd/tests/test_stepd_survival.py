@@ -167,7 +167,7 @@ def test_a_full_disk_for_the_script_is_a_fault_of_the_node(fast_node):
 
 
 @pytest.mark.parametrize("wanted", ["", "/proc/none", "/dev/null/x"])
-def test_scratch_instead_of_a_bad_work_dir(fast_node, wanted, top):
+def test_v23_scratch_instead_of_a_bad_work_dir(fast_node, wanted, top):
     """Section 11 and V23: private, per job and attempt, removed when empty; a planted file is not touched."""
     uid = fast_node.spec().uid
     scratch = top / "tmp"

@@ -48,6 +48,7 @@ POINTS: dict[str, str] = {
     "reported": "agent: the controller has the completion, it is not acknowledged (row 5)",
     # The controller.
     "dispatch_begun": "controller: a dispatch is committed, no launch has left",
+    "launches_answered": "controller: every node has answered a launch, nothing is proposed (row 14)",
     "step_created": "controller: a step is committed, no launch has left",
     "fence_begun": "controller: a fence is committed, no kill has left",
 }

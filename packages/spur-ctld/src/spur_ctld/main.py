@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spur_core import faults
 from spur_core.errors import ConfigError, SpurError
 from spur_ctld import logs, options
 
@@ -45,6 +46,7 @@ def _problems(error: SpurError) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; returns the exit code."""
     try:
+        faults.arm(os.environ)
         return _main(options.parse(sys.argv[1:] if argv is None else argv))
     except SpurError as error:
         _complain(_problems(error))

@@ -61,7 +61,7 @@ CALLS: list[Any] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_attempt_zero_never_leaves(call):
+async def test_v01_attempt_zero_never_leaves(call):
     pool = AgentPool(Credentials(None, "test"), lambda: 1)
     with pytest.raises(RequestError, match="must be given"):
         await call(pool, "127.0.0.1:1")

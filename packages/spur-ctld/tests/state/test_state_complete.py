@@ -105,7 +105,7 @@ def test_one_node_ends_before_the_other_confirms(sim):
     assert sim.job(1).state is JobState.COMPLETED
 
 
-def test_stale_reports_change_nothing(sim):
+def test_v02_stale_reports_change_nothing(sim):
     """Attempt 1 reports after attempt 2 began, and once more after it ended."""
     sim.submit()
     sim.run(1)

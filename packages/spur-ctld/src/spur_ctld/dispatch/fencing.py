@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from spur_core import faults
 from spur_core.errors import BusyError, SpurError, Unreachable
 from spur_core.states import NodeAvail
 from spur_ctld.dispatch.agents import AgentBusy, AgentPool, AgentRefused
@@ -106,6 +107,7 @@ class Fencer:
                 await asyncio.sleep(_LAST_PAUSE)
 
     async def _fence(self, job_id: int, attempt: int, node: str) -> None:
+        faults.after("fence_begun")
         pause = _FIRST_PAUSE
         ended_since: float | None = None
         silent_since: float | None = None

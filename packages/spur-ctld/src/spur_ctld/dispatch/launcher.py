@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from spur_core import faults
 from spur_core.errors import BusyError, SpurError, Unreachable
 from spur_core.reasons import LAUNCH_FAILURE
 from spur_core.states import JobState
@@ -189,6 +190,7 @@ class Launcher:
         job = self._current(job_id, attempt)
         if job is None:
             return
+        faults.after("dispatch_begun")
         start_at = self._clock()
         settings = self._ledger.state.settings
         facts = ClusterFacts(settings.cluster_name, settings.kill_wait)
@@ -197,6 +199,7 @@ class Launcher:
         found = await asyncio.gather(
             *(self._launch_on(node, spec) for node, spec in zip(nodes, specs, strict=True))
         )
+        faults.after("launches_answered")
         answers = dict(zip(nodes, found, strict=True))
         for node, answer in answers.items():
             if isinstance(answer, Failure):

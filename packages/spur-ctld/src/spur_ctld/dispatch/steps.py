@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from spur_core import faults
 from spur_core.errors import BusyError, SpurError, Unreachable
 from spur_core.ids import RuntimeId
 from spur_core.states import ACTIVE_STATES
@@ -155,6 +156,7 @@ class StepRunner:
         found = self._open(rid)
         if found is None:
             return
+        faults.after("step_created")
         job, step = found
         settings = self._ledger.state.settings
         specs = build_step(job, step, inputs, ClusterFacts(settings.cluster_name, settings.kill_wait))
