@@ -102,6 +102,18 @@ def edit_descriptor(session: Path, change: Callable[[dict[str, Any]], None]) -> 
     return before
 
 
+#: Job, attempt, and a step or None.
+Rid = tuple[int, int, int | None]
+
+
+def rid_message(rid: Rid) -> common_pb2.RuntimeId:
+    """An identity as calls carry it."""
+    message = common_pb2.RuntimeId(job_id=rid[0], run_attempt=rid[1])
+    if rid[2] is not None:
+        message.step_id = rid[2]
+    return message
+
+
 class Wire:
     """Raw calls with credentials of one's choice."""
 
@@ -141,14 +153,43 @@ class Wire:
         with grpc.insecure_channel(self.controller) as channel:
             yield controller_pb2_grpc.SlurmControllerStub(channel)
 
-    def cancel(self, rid: tuple[int, int, int | None], **how: Any) -> agent_pb2.AgentCancelJobResponse:
-        """What a controller sends to end or signal a run, whatever the controller thinks."""
-        message = common_pb2.RuntimeId(job_id=rid[0], run_attempt=rid[1])
-        if rid[2] is not None:
-            message.step_id = rid[2]
-        request = agent_pb2.AgentCancelJobRequest(rid=message, term=1 << 40, **how)
-        with self.agent() as stub:
+    def cancel(
+        self, rid: Rid, term: int = 1 << 40, node: str = "node1", **how: Any
+    ) -> agent_pb2.AgentCancelJobResponse:
+        """What a controller sends to end or signal a run, whatever the controller thinks.
+
+        Args:
+            term: with more than its own the agent takes nothing more from the real controller.
+        """
+        request = agent_pb2.AgentCancelJobRequest(rid=rid_message(rid), term=term, **how)
+        with self.agent(node) as stub:
             return stub.CancelJob(request, metadata=self.as_controller(), timeout=20)
+
+    def suspend(self, rid: Rid, term: int = 1 << 40) -> agent_pb2.AgentSuspendJobResponse:
+        """What a controller sends to suspend a run."""
+        request = agent_pb2.AgentSuspendJobRequest(rid=rid_message(rid), term=term)
+        with self.agent() as stub:
+            return stub.SuspendJob(request, metadata=self.as_controller(), timeout=20)
+
+    def beat(self, node: str, boot_id: str, live: list[Rid]) -> None:
+        """A heartbeat of that node's that names these runs as alive."""
+        held = [pb.HeldStep(rid=rid_message(rid), state="live") for rid in live]
+        request = pb.HeartbeatRequest(node=node, boot_id=boot_id, has_snapshot=True, held=held)
+        with self.ctl() as stub:
+            stub.Heartbeat(request, metadata=self.as_node(node), timeout=20)
+
+    def report(self, node: str, rid: Rid, code: int) -> int:
+        """A completion that the node's agent reports; the verdict."""
+        now = time.time()
+        request = pb.ReportJobStatusRequest(
+            rid=rid_message(rid),
+            node=node,
+            exit=common_pb2.ExitStatus(code=code),
+            started_at=now - 1,
+            ended_at=now,
+        )
+        with self.ctl() as stub:
+            return int(stub.ReportJobStatus(request, metadata=self.as_node(node), timeout=20).verdict)
 
     def submit(self, user: str, script: str, **fields: Any) -> int:
         """A job of another user; its id."""

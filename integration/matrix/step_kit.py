@@ -6,6 +6,7 @@
 | two   | step 0 of a batch job on two nodes, a task on each     | the srun in the script           |
 | alloc | step 0 of a `salloc --no-shell` allocation, two nodes  | an srun outside                  |
 | pty   | step 0 of a `salloc --no-shell` allocation             | an `srun --pty` on a terminal    |
+| more  | a further step of a job that is there, one CPU         | an srun outside                  |
 """
 
 import contextlib
@@ -102,15 +103,25 @@ class Client:
 class Step:
     """A step of one of the KINDS, held at a gate.
 
-    Attributes:
-        job: its job's id; `number`: of the step.
+    Args:
+        before: what its tasks do first; `last`: instead of `exit CODE` once they may go on.
+        script: what a batch script does before it makes the step.
+        job, number: of a step of the kind "more".
     """
 
     def __init__(
-        self, cluster: CrashCluster, kind: str, code: int = 5, last: str = "", before: str = ""
+        self,
+        cluster: CrashCluster,
+        kind: str,
+        code: int = 5,
+        last: str = "",
+        before: str = "",
+        script: str = "",
+        job: str = "",
+        number: int = 0,
     ) -> None:
-        self.cluster, self.kind, self._code = cluster, kind, code
-        self.number = 0
+        self.cluster, self.kind, self._script = cluster, kind, script
+        self.job, self.number = job, number
         base = cluster.work / f"step-{kind}-{time.monotonic_ns()}"
         self.gate, self._notes, self._told = (Path(f"{base}.{part}") for part in ("gate", "notes", "code"))
         self._notes.touch()
@@ -131,7 +142,6 @@ class Step:
         self.held: Held | None = None
         self.client: Client | None = None
         self.out = Path(f"{base}.out")
-        self.job = ""
 
     # -- making it
 
@@ -149,8 +159,12 @@ class Step:
             words = shlex.join([*srun, *command])
             step = f"{words} > {self.out} 2>&1; echo $? > {self._told}.new; mv {self._told}.new {self._told}"
             tasks = f"-n{self.nodes}"
-            self.held = Held(self.cluster, f"-N{self.nodes}", tasks, *options, before=step)
+            before = "; ".join(filter(None, (self._script, step)))
+            self.held = Held(self.cluster, f"-N{self.nodes}", tasks, *options, before=before)
             self.job = self.held.job
+        elif self.kind == "more":
+            words = [*srun, "--exact", f"--jobid={self.job}", *options, *command]
+            self.client = Client(self.cluster, *words)
         elif self.kind == "alloc":
             self.client = Client(self.cluster, *srun, f"--jobid={self.job}", *command)
         else:

@@ -134,7 +134,7 @@ def test_umask_limits_and_signals_of_the_task(fast_node):
     assert (fast_node.work / "slurm-7.out").stat().st_mode & 0o777 == 0o640
 
 
-def test_another_identity_is_refused_and_changes_nothing(fast_node, gate):
+def test_v01_another_identity_is_refused_and_changes_nothing(fast_node, gate):
     session = fast_node.spawn(fast_node.script(f"read x < {gate.path}\n"))
     session.start()
     for wrong in (
