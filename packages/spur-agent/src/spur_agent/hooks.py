@@ -190,9 +190,11 @@ async def _run_one(
         except BaseException:
             # Also when the agent stops: nobody would know its result.
             os.killpg(process.pid, signal.SIGKILL)
+            # A script that hangs in the kernel dies late; nothing else on the node may wait for that.
+            await _ended(process.pid)
+            process.wait()
             raise
-        finally:
-            status = process.wait()
+        status = process.wait()
         try:
             async with asyncio.timeout(_LAST_WORDS_SECS):
                 await listener.closed.wait()

@@ -158,8 +158,13 @@ class Prologs:
             return []
         for entry in entries:
             job_id, dot, attempt = entry.name.partition(".")
-            if dot and job_id.isdecimal() and attempt.isdecimal():
-                found.append(((int(job_id), int(attempt)), now - entry.stat().st_mtime))
+            if not (dot and job_id.isdecimal() and attempt.isdecimal()):
+                continue
+            try:
+                age = now - entry.stat().st_mtime
+            except FileNotFoundError:
+                continue  # another launch has just forgotten it
+            found.append(((int(job_id), int(attempt)), age))
         return found
 
     def _read(self, owner: Owner) -> Mark | None:
