@@ -189,6 +189,11 @@ async def test_a_script_may_make_a_step_before_its_last_node_has_confirmed(clust
             "task_prolog: 'x' is not an absolute path",
         ),
         (
+            {"shape": common_pb2.StepShape(mpi="pmix")},
+            "INVALID_ARGUMENT",
+            "mpi: 'pmix' is not supported by this release",
+        ),
+        (
             {"shape": common_pb2.StepShape(commands=[common_pb2.RankCommand(ranks=[0])])},
             "INVALID_ARGUMENT",
             "commands: a command must have words",

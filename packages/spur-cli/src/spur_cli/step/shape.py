@@ -39,9 +39,6 @@ def fields(ctx: Context, values: Values, code: int) -> Fields:
         name = values.get(option)
         if name:
             found[option.replace("-", "_")] = ctx.path(name)
-    mpi = values.get("mpi")
-    if mpi and mpi != "none":
-        found["mpi"] = mpi
     return found
 
 
