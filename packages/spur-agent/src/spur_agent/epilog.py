@@ -9,7 +9,6 @@ import logging
 import os
 import time
 from pathlib import Path
-from typing import Final
 
 from spur_agent import hooks
 from spur_agent.logs import value
@@ -22,8 +21,6 @@ from spur_proto_lite.launch_spec import HookSpec, LaunchSpec
 from spur_proto_lite.paths import SessionPaths
 
 log = logging.getLogger(__name__)
-
-STARTED: Final = "epilog.started"
 
 
 async def run_missing(session: Session) -> EpilogRecord:
@@ -74,11 +71,13 @@ def _recorded(paths: SessionPaths) -> EpilogRecord | None:
 def _mark_started(paths: SessionPaths) -> bool:
     """Whether nobody has started it before."""
     try:
-        fd = os.open(f"{paths.dir}/{STARTED}", os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(paths.epilog_started, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         return False
-    os.fsync(fd)
-    os.close(fd)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
     fsync.sync_dir(paths.dir)
     return True
 

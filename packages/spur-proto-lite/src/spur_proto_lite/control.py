@@ -33,9 +33,6 @@ else:
 HELLO, START, QUERY, SIGNAL = "hello", "start", "query", "signal"
 SUSPEND, RESUME, TEARDOWN, WAIT = "suspend", "resume", "teardown", "wait"
 ACK, ATTACH, UPDATE, EXEC, ADOPT_PID = "ack", "attach", "update", "exec", "adopt_pid"
-OPS = frozenset(
-    {HELLO, START, QUERY, SIGNAL, SUSPEND, RESUME, TEARDOWN, WAIT, ACK, ATTACH, UPDATE, EXEC, ADOPT_PID}
-)
 
 #: Scopes of `signal`: the first task only, its process group, every process of the step.
 LEADER, GROUP, ALL = "leader", "group", "all"
@@ -187,12 +184,6 @@ class ExecArgs(Record):
 
 class ExecReply(Record):
     """The process is there; the connection carries its I/O as rank 0 and ends with an exit frame."""
-
-    pid: int
-
-
-class AdoptArgs(Record):
-    """What `adopt_pid` is asked with: a process of the job's user that belongs into the job's groups."""
 
     pid: int
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spur_core.ids import STEP_BATCH, RuntimeId, is_numbered
+from spur_core.ids import RuntimeId, is_numbered
 from spur_proto_lite.errors import BadDocument, NewerFormat
 from spur_proto_lite.record import EMPTY, Record, nests
 from spur_proto_lite.versions import LAUNCH_FORMAT
@@ -165,10 +165,6 @@ class LaunchSpec(Record):
     tmp_dir: str = "/tmp"  # noqa: S108
     #: Largest spool of one stream, bytes; at the cap the task waits until somebody has read.
     spool_limit: int = 64 << 20
-
-    @property
-    def is_batch(self) -> bool:
-        return self.rid.step_id == STEP_BATCH
 
     @property
     def is_numbered(self) -> bool:

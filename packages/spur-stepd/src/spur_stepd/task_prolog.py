@@ -19,6 +19,7 @@ import time
 from collections import namedtuple
 
 from spur_stepd import words
+from spur_stepd.hooks import context
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -74,7 +75,7 @@ def run(hook: HookSpec, env: dict[bytes, bytes]) -> int:
     Returns:
         0, or the exit code of the task for the one that failed; its standard error says so.
     """
-    overlay = {"SPUR_SCRIPT_CONTEXT": _CONTEXT, "SLURM_SCRIPT_CONTEXT": _CONTEXT, **hook.env}
+    overlay = {**context(_CONTEXT), **hook.env}
     for path in hook.paths:
         try:
             output, code, how = _run_one(path, {**env, **_raw_map(overlay)}, hook.timeout_secs)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from spur_cli.cli_errors import CallFailed
@@ -209,7 +210,7 @@ class InsideRun(StepRun):
         while (left := deadline - time.monotonic()) > 0:
             try:
                 kind, _, payload = self.events.get(timeout=left)
-            except Exception:  # queue.Empty: no answer any more
+            except Empty:  # no answer any more
                 break
             if kind == CREATED:
                 step = payload.step

@@ -13,8 +13,6 @@ class EndRules:
         self.wait_secs = wait_secs
         self._first_at: float | None = None
         self._decided = False
-        #: Whether it was the time that ended the step.
-        self.timed_out = False
 
     def task_ended(self, *, bad: bool, now: float) -> bool:
         """One task has ended; `now` is any clock that only goes forward, seconds."""
@@ -31,5 +29,5 @@ class EndRules:
             return False
         if now - self._first_at < self.wait_secs:
             return False
-        self._decided = self.timed_out = True
+        self._decided = True
         return True

@@ -43,8 +43,6 @@ CAUGHT = (
     signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGALRM,
 )  # fmt: skip
-#: What is handed on to the tasks.
-FORWARDED = CAUGHT[1:]
 ABORTED = (
     JobState.CANCELLED,
     JobState.TIMEOUT,

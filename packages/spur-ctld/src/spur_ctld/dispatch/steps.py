@@ -185,7 +185,7 @@ class StepRunner:
 
     async def _launch_on(self, rid: RuntimeId, node: str, spec: pb.LaunchSpec) -> Launched | Failure:
         """The node's answer.  An answer that was lost is asked for; a node that certainly has nothing of the
-        step is sent it once more."""
+        step is sent it again, for `RETRY_SECS`."""
         until = self._clock() + RETRY_SECS
         while True:
             try:
