@@ -211,7 +211,7 @@ async def _ask(streams: Streams, request: dict[str, object]) -> dict[str, object
 
 
 #: How a client joins a step: as its own, or as a further one.
-OWNER, WATCHER = "owner", "watcher"
+OWNER, WATCHER = control.OWNER, control.WATCHER
 
 
 class Attach(NamedTuple):

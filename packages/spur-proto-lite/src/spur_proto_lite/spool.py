@@ -3,8 +3,9 @@
     out.N       the first segment of task N's standard output (err.N for standard error)
     out.N@S     a later one, whose first byte has the offset S in the stream
 
-A segment whose every byte has been credited is deleted, so a long stream stays bounded and nothing that
-nobody has read is lost.  The files can be read after the supervisor is gone.
+A segment that ends well before what has been credited is deleted, so a long stream stays bounded, nothing
+that nobody has read is lost, and who joins late still finds its last bytes.  The files can be read after the
+supervisor is gone.
 """
 
 from __future__ import annotations
