@@ -11,7 +11,7 @@ from spur_ctld.api.job_view import exit_message, run_seconds
 from spur_ctld.dispatch.launch_spec import rid_message, slice_message
 from spur_ctld.state.accounting_rows import allocated_tres, main_step
 from spur_ctld.state.apply_steps import reason_of
-from spur_ctld.state.cluster import deciding_nodes, launch_nodes, total
+from spur_ctld.state.cluster import main_nodes, total
 from spur_ctld.state.records import Job, PastStep, Slice, Step
 from spur_proto import common_pb2 as pb
 
@@ -100,7 +100,7 @@ def past_message(job: Job, past: PastStep) -> pb.StepInfo:
 def main_message(job: Job, now: float) -> pb.StepInfo:
     """The step that the job lives by: batch, extern, or a stand-alone srun's step 0."""
     row = main_step(job)
-    nodes = deciding_nodes(job) or launch_nodes(job)
+    nodes = main_nodes(job)
     message = _common(job, row.step_id, [part for part in job.slices if part.node in nodes])
     message.name = row.name
     message.state = int(job.state)  # type: ignore[assignment]

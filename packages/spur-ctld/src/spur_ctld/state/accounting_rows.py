@@ -5,7 +5,7 @@ from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
 from spur_core.ids import STEP_BATCH, STEP_EXTERN
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
-from spur_ctld.state.cluster import ClusterState, attempt_of, deciding_nodes, launch_nodes, total
+from spur_ctld.state.cluster import ClusterState, attempt_of, main_nodes, total
 from spur_ctld.state.records import AcctRow, Exit, Job, Request, Slice, StepRow, Usage
 
 _SIGTERM = 15
@@ -155,7 +155,7 @@ def main_step(job: Job) -> StepRow:
 
 def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[StepRow, ...]:
     """The step that the job lives by: batch, extern, or a stand-alone srun's step 0."""
-    nodes = deciding_nodes(job) or launch_nodes(job)
+    nodes = main_nodes(job)
     parts = tuple(part for part in job.slices if part.node in nodes)
     cpus, _, _ = total(parts)
     reports = [job.exits[node] for node in nodes if node in job.exits]

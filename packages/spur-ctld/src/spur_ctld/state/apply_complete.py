@@ -12,7 +12,7 @@ from spur_core.ids import STEP_BATCH, STEP_EXTERN
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobEvent, JobState, next_job_state
 from spur_ctld.state import apply_steps
 from spur_ctld.state.apply_fence import live_nodes
-from spur_ctld.state.cluster import ClusterState, deciding_nodes, launch_nodes
+from spur_ctld.state.cluster import ClusterState, deciding_nodes, launch_nodes, main_nodes
 from spur_ctld.state.endings import OOM_EXIT, begin_fence, cross_off, finish, unsuspended
 from spur_ctld.state.events import JobChanged
 from spur_ctld.state.ops import AllocComplete, CompleteResult, Done, NodeComplete, Refusal
@@ -88,7 +88,7 @@ def step_of(job: Job) -> int:
 
 def decided(job: Job) -> bool:
     """Whether the exits that are in decide the run."""
-    nodes = deciding_nodes(job) or launch_nodes(job)
+    nodes = main_nodes(job)
     return all(node in job.exits for node in nodes)
 
 
@@ -136,7 +136,7 @@ def complete_allocation(state: ClusterState, op: AllocComplete) -> Done:
 
 def _end(state: ClusterState, job: Job, at: float) -> None:
     """The deciding reports are in: the verdict over the whole run."""
-    nodes = deciding_nodes(job) or launch_nodes(job)
+    nodes = main_nodes(job)
     first = job.exits[nodes[0]].exit
     worst = first
     if job.request.srun:

@@ -238,6 +238,11 @@ def deciding_nodes(job: Job) -> tuple[str, ...]:
     return busy or tuple(part.node for part in job.slices)
 
 
+def main_nodes(job: Job) -> tuple[str, ...]:
+    """The nodes of the step that the job lives by: those that decide the run, or all of an allocation."""
+    return deciding_nodes(job) or launch_nodes(job)
+
+
 def holds_only(job: Job, node: str) -> bool:
     """Whether the attempt's supervisor on `node` has no task of its own."""
     return node not in deciding_nodes(job)
