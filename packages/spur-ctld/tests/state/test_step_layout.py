@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spur_ctld.state.distribution import NO_BOUND
 from spur_ctld.state.ops import Refusal
 from spur_ctld.state.records import Gres, Slice, Step, StepAsk
 from spur_ctld.state.step_layout import (
@@ -117,6 +118,7 @@ def test_layouts(ask, wanted):
     ("ask", "refusal"),
     [
         (StepAsk(num_tasks=9), TOO_MANY),
+        (StepAsk(num_tasks=2 * NO_BOUND + 1, overcommit=True), TOO_MANY),
         (StepAsk(num_tasks=5, cpus_per_task=2), TOO_MANY),
         (StepAsk(cpus_per_task=5), TOO_MANY),
         (StepAsk(num_tasks=5, tasks_per_node=2), TOO_MANY),

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from spur_core.errors import GrammarError
 
 _WITHIN: Final = frozenset({"*", "block", "cyclic", "fcyclic"})
-#: A node that takes any number of tasks.
-NO_BOUND: Final = 1 << 30
+#: A node that takes any number of tasks takes so many, as Slurm's at most: the placement is made in apply,
+#: whose time is everybody's.
+NO_BOUND: Final = 65_533
 
 
 class Distribution(NamedTuple):
@@ -105,8 +106,8 @@ def ranks(given: Sequence[int], how: Distribution) -> list[tuple[int, ...]]:
         return found
     size = how.plane or 1
     dealt: list[list[int]] = [[] for _ in given]
-    rank = 0
-    while rank < sum(given):
+    rank, tasks = 0, sum(given)
+    while rank < tasks:
         for at, count in enumerate(given):
             part = min(size, count - len(dealt[at]))
             dealt[at].extend(range(rank, rank + part))
