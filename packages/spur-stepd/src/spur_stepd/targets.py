@@ -91,7 +91,7 @@ class Targets:
         return Sent(count, path if count else "none")
 
     def kill(self) -> Sent:
-        """SIGKILL to everybody: atomically through the group where there is one."""
+        """SIGKILL to everybody: through the group where there is one, so that nobody escapes by a fork."""
         if self.groups and cgroup.is_populated(self.groups):
             found = len(self.members()[0])
             if cgroup.kill(self.groups):
