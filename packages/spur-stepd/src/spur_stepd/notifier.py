@@ -6,7 +6,7 @@ import os
 
 from spur_core.errors import SpurError
 from spur_proto_lite import framing, notify, unixsock
-from spur_stepd.loop import READ
+from spur_stepd.loop import READ, WRITE
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -33,6 +33,8 @@ class Notifier:
         self._privileges = privileges
         self._done = done
         self._fd = -1
+        #: What the socket has not taken yet: the exit of thousands of tasks is more than it takes at once.
+        self._out = b""
         self._buffer = framing.MessageBuffer()
 
     def push(self, notification: notify.Notification) -> None:
@@ -47,16 +49,28 @@ class Notifier:
             self._done(None)
             return
         self._buffer = framing.MessageBuffer()
-        try:
-            os.set_blocking(self._fd, False)
-            os.write(self._fd, framing.encode_message(notification.to_json()))
-        except OSError:
-            self._finish(None)
-            return
+        os.set_blocking(self._fd, False)
         self._loop.watch(self._fd, READ, self._on_ready)
-
-    def _on_ready(self, _events: int) -> None:
         try:
+            self._out = framing.encode_message(notification.to_json())
+            self._flush()
+        except (OSError, SpurError):
+            self._finish(None)
+
+    def _flush(self) -> None:
+        try:
+            while self._out:
+                self._out = self._out[os.write(self._fd, self._out) :]
+        except BlockingIOError:
+            pass
+        self._loop.change(self._fd, READ | (WRITE if self._out else 0))
+
+    def _on_ready(self, events: int) -> None:
+        try:
+            if events & WRITE:
+                self._flush()
+            if not events & ~WRITE:
+                return
             data = os.read(self._fd, 1 << 16)
             self._buffer.feed(data)
             message = self._buffer.take()

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 from spur_core.errors import GrammarError
 
 _WITHIN: Final = frozenset({"*", "block", "cyclic", "fcyclic"})
-#: A node that takes any number of tasks takes so many, as Slurm's at most: the placement is made in apply,
-#: whose time is everybody's.
-NO_BOUND: Final = 65_533
+#: A node that takes any number of tasks takes so many: their ends still fit into one message of its
+#: supervisor, and the placement is made in apply, whose time is everybody's.
+NO_BOUND: Final = 8192
 
 
 class Distribution(NamedTuple):
