@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from testkit.crash_cluster import BIN, supervisor_in
 
 pytestmark = pytest.mark.node
 
@@ -191,3 +194,111 @@ def test_an_end_is_reported_soon_after_a_long_silence_of_the_controller(crash: A
     cluster.until(lambda: cluster.state(job) == "FAILED", "its end is known", 6)
     cluster.settle()
     assert cluster.faults({job: 3}, set()) == []
+
+
+def _start(cluster: Any, *argv: str) -> "subprocess.Popen[str]":
+    """A client that stays with its job."""
+    return subprocess.Popen(
+        [str(BIN / argv[0]), *argv[1:]],
+        env=cluster.env,
+        cwd=cluster.work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _journal(session: Path) -> str:
+    """What is on record, "" before there is one."""
+    path = session / "journal"
+    return path.read_text() if path.exists() else ""
+
+
+def _waits_for(gate: Path) -> str:
+    return f"while [ ! -e {gate} ]; do sleep 0.05; done"
+
+
+def test_a_step_ends_while_its_agent_is_dead_and_its_client_still_has_it_all(crash: Any) -> None:
+    """The controller wants nothing more of the end, and may say so before the client is back."""
+    cluster = crash(nodes=1)
+    gate = cluster.work / "gate"
+    srun = _start(
+        cluster, "srun", "sh", "-c", cluster.body(f"echo one; {_waits_for(gate)}; echo two; exit 3")
+    )
+    cluster.until(lambda: cluster.noted(), "it runs")
+    session = cluster.sessions()[0]
+    cluster.kill("spurd-node1")
+    gate.touch()
+    cluster.until(lambda: "ExitObserved" in _journal(session), "it has ended")
+    cluster.start("spurd-node1", wait=True)
+    out, err = srun.communicate(timeout=60)
+    assert (out, srun.returncode) == ("one\ntwo\n", 3), err
+    cluster.settle()
+    assert cluster.faults({cluster.noted()[0][0]: 3}, set()) == []
+
+
+def test_the_output_is_not_kept_long_once_it_was_sent(crash: Any) -> None:
+    """The agent dies between the last word to the client and the end of the session."""
+    cluster = crash(nodes=1)
+    assert cluster.run("srun", "sh", "-c", cluster.body("echo one")).stdout == "one\n"
+    cluster.kill("spurd-node1")
+    assert cluster.sessions(), "it is kept for a client that may have missed the end"
+    cluster.start("spurd-node1", wait=True)
+    cluster.settle(30)
+    assert cluster.faults({}, set()) == []
+
+
+def test_a_launch_that_finds_no_agent_is_no_run(crash: Any) -> None:
+    """It never left, so the same attempt is launched when the agent is back: no restart, no waiting."""
+    cluster = crash(nodes=1)
+    cluster.until(cluster.idle, "the node is registered")
+    cluster.kill("spurd-node1")
+    job = cluster.submit("exit 3")
+    log = cluster.log("spurctld-1")
+    cluster.until(lambda: f"probe_waits job={job}" in log.read_text(), "the launch has failed once")
+    cluster.start("spurd-node1", wait=True)
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert cluster.noted() == [(job, "0")]
+    assert f"launch_failed job={job}" not in log.read_text()
+
+
+def test_salloc_waits_on_when_its_launch_fails(crash: Any) -> None:
+    """An agent dies in the launch: the allocation goes back to the queue, and its client with it."""
+    cluster = crash(nodes=1, settings={"controller": {"dispatch_reject_cooldown_secs": "0"}})
+    cluster.kill("spurd-node1")
+    cluster.start("spurd-node1", wait=True, faults="crash_after:spawned")
+    salloc = _start(cluster, "salloc", "sh", "-c", cluster.body("exit 3"))
+    cluster.until(lambda: not cluster.running("spurd-node1"), "the agent is dead")
+    cluster.start("spurd-node1", wait=True)
+    _, err = salloc.communicate(timeout=60)
+    assert salloc.returncode == 3, err
+    assert "revoked" not in err
+    cluster.settle()
+    assert len(cluster.noted()) == 1
+    assert cluster.faults({cluster.noted()[0][0]: 3}, set()) == []
+
+
+def test_srun_exits_137_when_the_only_supervisor_of_its_step_dies(crash: Any) -> None:
+    """13.7: a numbered step ends FAILED 0:9 and the script goes on; a step 0 takes its job with it."""
+    cluster = crash(nodes=1)
+    said = cluster.work / "said"
+    job = cluster.submit(f"srun sleep 600; echo $? > {said}; exit 3")
+    cluster.until(lambda: any(path.name == f"{job}.1.0" for path in cluster.sessions()), "the step is there")
+    step = cluster.session("spurd-node1", f"{job}.1.0")
+    cluster.until(lambda: "Started" in _journal(step), "it runs")
+    cluster.until(lambda: f"StepId={job}.0" in cluster.ok("scontrol", "show", "step"), "that is known")
+    os.kill(supervisor_in(step), signal.SIGKILL)
+    cluster.until(lambda: cluster.state(job) == "FAILED", "the job has ended", 30)
+    assert said.read_text() == "137\n"
+    srun = _start(cluster, "srun", "sh", "-c", cluster.body("exec sleep 600"))
+    cluster.until(lambda: len(cluster.noted()) == 2 and "R" in "".join(cluster.queued()), "it runs")
+    alone = cluster.noted()[1][0]
+    cluster.until(lambda: cluster.state(alone) == "RUNNING", "that is known")
+    os.kill(cluster.supervisor_of(alone), signal.SIGKILL)
+    _, err = srun.communicate(timeout=60)
+    assert srun.returncode == 137, err
+    cluster.settle()
+    assert cluster.faults({job: 3}, set()) == []
+    assert (alone, "FAILED", "0:9") in cluster.rows()

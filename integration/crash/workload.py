@@ -395,7 +395,8 @@ class Judgement:
     def _srun(self, path: Path) -> None:
         """One srun inside a script: its exit code, its step's row, its output."""
         job, restarts, number = path.stem.split(".")
-        if (job, int(restarts)) in self._lost_runs:
+        row = self._jobs.get(job)
+        if (job, int(restarts)) in self._lost_runs or (row is not None and int(restarts) < row.restarts):
             return  # its script was killed with it, or just before it
         told, wanted, tasks = path.read_text().split()
         step = f"{job}.{restarts}.{number}"

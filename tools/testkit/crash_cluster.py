@@ -241,14 +241,14 @@ class CrashCluster:
     def _bases(self) -> list[str]:
         """The directories of control groups that this cluster's agents have, one per agent and tree."""
         layout = cgroup_layout.detect()
+        states = [str(self.folder / "state" / agent) for agent in self.agents]
+        names = {f"spur_{hashlib.sha256(state.encode()).hexdigest()[:8]}" for state in states}
         found = []
         for base in {str(base) for base in (layout.unified, *layout.v1.values()) if base}:
-            for agent in self.agents:
-                state = str(self.folder / "state" / agent)
-                digest = hashlib.sha256(state.encode()).hexdigest()[:8]
-                # Groups come and go while we look.
-                with contextlib.suppress(FileNotFoundError):
-                    found += [str(path) for path in Path(base).glob(f"**/spur_{digest}")]
+            for path, below, _ in os.walk(base):
+                found += [f"{path}/{name}" for name in below if name in names]
+                # What jobs make in their groups may be deeper than any path can name.
+                below[:] = [name for name in below if not name.startswith("spur")]
         return found
 
     # -- what is on the nodes

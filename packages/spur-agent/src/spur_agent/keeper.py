@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 #: Unread output of a spooled step is kept for so long after the controller has its exit.
 OUTPUT_KEPT_SECS: Final = 300.0
 #: The same of a step that was ended: its client, most often, with it.
-ENDED_KEPT_SECS: Final = 30.0
+ENDED_KEPT_SECS: Final = 15.0
 #: The same when an earlier agent had sent all of it: the client may not have received it.
 COME_BACK_SECS: Final = 10.0
 #: An acknowledged supervisor ends once what the step left is killed; then its directory can go.

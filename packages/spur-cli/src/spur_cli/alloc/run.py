@@ -151,7 +151,8 @@ class AllocRun:
             known = job.reason == "TimeLimit" or job.HasField("kill_uid")
             if known:
                 return self._revoke(timed_out=job.reason == "TimeLimit")
-            self._ending_since = self._ending_since or time.monotonic()
+            if self._ready:  # before, it may be a launch that failed and is tried again
+                self._ending_since = self._ending_since or time.monotonic()
             return None
         if state == JobState.CONFIGURING:
             if not self._told_slow and time.monotonic() - self._began > QUIET_SECS:
@@ -193,6 +194,8 @@ class AllocRun:
             text = f"Job allocation {self.job_id} has been revoked."
         self._info(text)
         if not self._ready or self.child is None:
+            if self._state not in TERMINAL_STATES:
+                self._cancel()  # nobody would be there to use it
             return 1
         self.child.signal(self._hang_up)
         return None
