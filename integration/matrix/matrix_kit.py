@@ -20,6 +20,8 @@ from spur_proto import controller_pb2 as pb
 
 BATCH = 4294967291
 IS_ROOT = os.geteuid() == 0
+#: Settings with which a node that has refused a launch soon gets another.
+AGAIN = {"controller": {"dispatch_reject_cooldown_secs": "1"}}
 
 
 class Held:

@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 import pytest
-from matrix_kit import IS_ROOT, Held, events
+from matrix_kit import AGAIN, IS_ROOT, Held, events
 
 pytestmark = pytest.mark.node
 AGENT = "spurd-node1"
@@ -54,7 +54,7 @@ def test_row_03_the_agent_dies_between_spawn_and_start(crash: Any) -> None:
     That a supervisor gives up by itself when no start comes is shown by
     `test_never_started_is_given_up` in packages/spur-stepd/tests/test_stepd_signals.py.
     """
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, settings=AGAIN)
     cluster.kill(AGENT)
     cluster.start(AGENT, wait=True, faults="crash_after:spawned")
     held = Held(cluster)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matrix_kit import BATCH, Held, Wire, events
+from matrix_kit import AGAIN, BATCH, Held, Wire, events
 from testkit.crash_cluster import alive
 
 pytestmark = pytest.mark.node
@@ -16,7 +16,7 @@ AGENT = "spurd-node1"
 @pytest.mark.root
 def test_row_19_the_disk_is_full_at_launch(crash: Any, small_disk: Any) -> None:
     """The launch is refused, the node drains itself, and the job runs once there is room."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, settings=AGAIN)
     cluster.kill(AGENT)
     disk = small_disk(cluster.folder / "state" / AGENT)
     cluster.start(AGENT, wait=True)
@@ -109,7 +109,7 @@ def test_row_22_the_notify_socket_is_gone(crash: Any) -> None:
 @pytest.mark.parametrize("kind", ["loose", "symlink"])
 def test_row_24_a_prepared_session_directory(crash: Any, tmp_path: Path, kind: str) -> None:
     """The launch is refused, nothing is written into what somebody has prepared."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, settings=AGAIN)
     first = Held(cluster).runs()
     trap = cluster.folder / "state" / AGENT / "runtime" / "sessions" / f"{int(first.job) + 1}.1.{BATCH}"
     if kind == "loose":

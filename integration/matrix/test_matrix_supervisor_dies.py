@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matrix_kit import Held, events
+from matrix_kit import AGAIN, Held, events
 from testkit.crash_cluster import alive, supervisor_in
 
 import spur_core
@@ -24,7 +24,7 @@ AGENT = "spurd-node1"
 )
 def test_row_06_the_supervisor_dies_before_started(crash: Any, point: str) -> None:
     """The launch fails, nothing is left, and the job is launched again: user code has not run."""
-    cluster = crash(nodes=2)
+    cluster = crash(nodes=2, settings=AGAIN)
     for agent in cluster.agents:
         cluster.kill(agent)
         cluster.start(agent, wait=True, faults=point if agent == AGENT else "")
