@@ -1,12 +1,14 @@
 """The accounting row of a job as it is now; pure.  The database keeps one per run."""
 
+from collections.abc import Iterable
+
 from spur_core.grammar.array import IndexSet
 from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
 from spur_core.ids import STEP_BATCH, STEP_EXTERN
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld.state.cluster import ClusterState, attempt_of, main_nodes, total
-from spur_ctld.state.records import AcctRow, Exit, Job, Request, Slice, StepRow, Usage
+from spur_ctld.state.records import AcctRow, Exit, Job, NodeExit, Request, Slice, StepRow, Usage
 
 _SIGTERM = 15
 #: The wire's counts have 32 bits.
@@ -158,29 +160,14 @@ def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[
     nodes = main_nodes(job)
     parts = tuple(part for part in job.slices if part.node in nodes)
     cpus, _, _ = total(parts)
-    reports = [job.exits[node] for node in nodes if node in job.exits]
-    worst = Exit()
-    for report in reports:
-        if badness(report.exit) > badness(worst):
-            worst = report.exit
+    reports = {node: job.exits[node] for node in nodes if node in job.exits}
+    worst = worst_of(report.exit for report in reports.values())
     step_state = JobState.RUNNING
     if over:
         step_state = step_end(state, worst, bool(reports))
         if not reports and step_state is JobState.CANCELLED:
             worst = Exit(signal=_SIGTERM)
-    usage = Usage(
-        user_secs=sum((report.usage.user_secs for report in reports), 0.0),
-        system_secs=sum((report.usage.system_secs for report in reports), 0.0),
-        max_rss_kb=max((report.usage.max_rss_kb for report in reports), default=0),
-    )
-    rss_node = next(
-        (
-            node
-            for node in nodes
-            if node in job.exits and job.exits[node].usage.max_rss_kb == usage.max_rss_kb
-        ),
-        "",
-    )
+    usage, rss_node = usage_of(reports.items())
     request = job.request
     step_id, name = STEP_BATCH, "batch"
     if request.srun:
@@ -193,7 +180,7 @@ def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[
             name=name,
             state=step_state,
             start_at=job.start_at or 0.0,
-            end_at=(max(report.at for report in reports) if reports else ended) if over else None,
+            end_at=(max(report.at for report in reports.values()) if reports else ended) if over else None,
             exit=worst,
             # A hold has none; Slurm counts one a node.
             num_tasks=request.num_tasks if request.srun else len(nodes),
@@ -202,7 +189,7 @@ def _steps(job: Job, over: bool, state: JobState, ended: float | None) -> tuple[
             nodelist=compress_sorted(list(nodes)),
             alloc_tres=format_tres(allocated_tres(parts), by_name=True),
             usage=usage,
-            max_rss_node=rss_node if usage.max_rss_kb else "",
+            max_rss_node=rss_node,
         ),
     )
 
@@ -226,3 +213,24 @@ def _plain(worst: Exit) -> JobState:
 def badness(end: Exit) -> tuple[bool, bool, int]:
     """Of several exits the greatest stands for all."""
     return (end.oom, end.signal != 0, end.signal or end.code)
+
+
+def worst_of(exits: Iterable[Exit]) -> Exit:
+    """The exit that stands for several."""
+    worst = Exit()
+    for one in exits:
+        if badness(one) > badness(worst):
+            worst = one
+    return worst
+
+
+def usage_of(reports: Iterable[tuple[str, NodeExit]]) -> tuple[Usage, str]:
+    """(sums of times and the largest memory, the node that had it)."""
+    user = system = 0.0
+    rss, node = 0, ""
+    for name, report in reports:
+        user += report.usage.user_secs
+        system += report.usage.system_secs
+        if report.usage.max_rss_kb > rss:
+            rss, node = report.usage.max_rss_kb, name
+    return Usage(user_secs=user, system_secs=system, max_rss_kb=rss), node

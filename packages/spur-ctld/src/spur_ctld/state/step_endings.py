@@ -4,7 +4,7 @@ import msgspec
 
 from spur_core.states import JobState
 from spur_ctld.state import step_rows
-from spur_ctld.state.accounting_rows import put_job_row
+from spur_ctld.state.accounting_rows import put_job_row, worst_of
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import JobChanged, StepChanged
 from spur_ctld.state.records import Exit, Job, NodeExit, PastStep, Step
@@ -65,7 +65,7 @@ def correct(state: ClusterState, job: Job, past: PastStep, node: str, report: No
     missing = tuple(name for name in past.missing if name != node)
     row = past.row
     before = Exit() if row.state is JobState.CANCELLED and row.exit.signal in _KILLS else row.exit
-    worst = step_rows.worst_of((before, report.exit))
+    worst = worst_of((before, report.exit))
     end = row.state
     if not missing and past.stop is None:
         killed = worst.signal in _KILLS

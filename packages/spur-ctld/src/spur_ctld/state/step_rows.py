@@ -1,14 +1,12 @@
 """The accounting row of a step as it is now, and how a step is judged.  Pure."""
 
-from collections.abc import Iterable
-
 from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
 from spur_core.states import JobState
 from spur_ctld.state import distribution
-from spur_ctld.state.accounting_rows import allocated_tres, badness
+from spur_ctld.state.accounting_rows import allocated_tres, usage_of, worst_of
 from spur_ctld.state.cluster import ClusterState, total
-from spur_ctld.state.records import Exit, Job, NodeExit, Step, StepAcct, StepRow, Usage
+from spur_ctld.state.records import Exit, Job, Step, StepAcct, StepRow
 
 _SIGKILL = 9
 #: A step that could not be started everywhere.
@@ -18,15 +16,6 @@ LAUNCH_EXIT = Exit(code=1)
 def waits_for(step: Step) -> tuple[str, ...]:
     """The nodes on which something of the step may still run."""
     return tuple(p.node for p in step.slices if p.node not in step.exits and p.node not in step.gone)
-
-
-def worst_of(exits: Iterable[Exit]) -> Exit:
-    """The exit that stands for several."""
-    worst = Exit()
-    for one in exits:
-        if badness(one) > badness(worst):
-            worst = one
-    return worst
 
 
 def judge(step: Step) -> tuple[JobState, Exit]:
@@ -52,18 +41,6 @@ def judge(step: Step) -> tuple[JobState, Exit]:
 def higher(one: Exit, other: Exit) -> Exit:
     """Of two exits the one that a job's derived exit shows, as Slurm compares them: code before signal."""
     return other if (other.code, other.signal) > (one.code, one.signal) else one
-
-
-def usage_of(reports: Iterable[tuple[str, NodeExit]]) -> tuple[Usage, str]:
-    """(sums of times and the largest memory, the node that had it)."""
-    user = system = 0.0
-    rss, node = 0, ""
-    for name, report in reports:
-        user += report.usage.user_secs
-        system += report.usage.system_secs
-        if report.usage.max_rss_kb > rss:
-            rss, node = report.usage.max_rss_kb, name
-    return Usage(user_secs=user, system_secs=system, max_rss_kb=rss), node
 
 
 def began(step: Step) -> float:
