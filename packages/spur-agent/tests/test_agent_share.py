@@ -145,6 +145,7 @@ def test_a_binding_is_told_as_masks():
         "map_cpu:x",
         "map_cpu:-1",
         "map_cpu:1*0",
+        "map_cpu:0*65536,0*65536",
         "mask_cpu:0",
         "mask_cpu:0xg",
         "rank_ldom",

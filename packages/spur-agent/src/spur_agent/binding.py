@@ -16,6 +16,8 @@ _GROUPED: Final = ("threads", "cores", "sockets", "ldoms")
 _LISTED: Final = ("map_cpu", "mask_cpu")
 _PLAIN: Final = ("none", "rank", *_GROUPED)
 _HIGHEST_CPU: Final = 1 << 16
+#: Entries of a list, repetitions counted: `0*65536` again and again would fill the agent's memory.
+_MOST_ENTRIES: Final = 1 << 16
 
 
 class Places(NamedTuple):
@@ -52,7 +54,7 @@ def parse(text: str) -> CpuBind:
     Raises:
         RequestError: no such type, or a list that is none.
     """
-    verbose, kind, entries = False, "", list[Cpus]()
+    verbose, kind, entries = False, "", tuple[Cpus, ...]()
     rest = text.strip()
     while rest and not kind:
         word, _, rest = rest.partition(",")
@@ -63,12 +65,25 @@ def parse(text: str) -> CpuBind:
         kind = "none" if kind == "no" else kind
         if kind in _LISTED and colon:
             read = _number if kind == "map_cpu" else _mask
-            for item in [first, *(rest.split(",") if rest else ())]:
-                entries.extend(_repeated(item, read, text))
+            entries = _listed([first, *(rest.split(",") if rest else ())], read, text)
             rest = ""
         elif kind not in _PLAIN or colon or rest:
             raise RequestError(f"--cpu-bind={text}: use none, {', '.join(_PLAIN[1:])}, map_cpu:, mask_cpu:")
-    return CpuBind(kind, tuple(entries), verbose)
+    return CpuBind(kind, entries, verbose)
+
+
+def _listed(items: Sequence[str], read: Callable[[str], Cpus], whole: str) -> tuple[Cpus, ...]:
+    """Every entry of a list.
+
+    Raises:
+        RequestError: one is none, or there are too many.
+    """
+    found: list[Cpus] = []
+    for item in items:
+        found.extend(_repeated(item, read, whole))
+        if len(found) > _MOST_ENTRIES:
+            raise RequestError(f"--cpu-bind={whole[:80]}: more than {_MOST_ENTRIES} entries")
+    return tuple(found)
 
 
 def _repeated(item: str, read: Callable[[str], Cpus], whole: str) -> list[Cpus]:
@@ -178,17 +193,20 @@ def bind_gpus(text: str, per_task: int, ids: Sequence[int], tasks: int) -> tuple
         kind, rest = "per_task", str(per_task)
     try:
         if kind == "map_gpu":
-            entries = [one for item in rest.split(",") for one in _repeated(item, _number, text)]
+            entries = _listed(rest.split(","), _number, text)
         elif kind == "mask_gpu":
-            entries = [one for item in rest.split(",") for one in _repeated(item, _mask, text)]
+            entries = _listed(rest.split(","), _mask, text)
         elif kind == "per_task":
             count = _count(rest)
-            entries = [tuple(range(rank * count, (rank + 1) * count)) for rank in range(tasks)]
-            entries = [tuple(place % len(ids) for place in entry) for entry in entries]
+            count = min(count, len(ids))
+            entries = tuple(
+                tuple(place % len(ids) for place in range(rank * count, (rank + 1) * count))
+                for rank in range(tasks)
+            )
         elif kind == "single":
             # So many tasks share one device.
             count = _count(rest)
-            entries = [(rank // count % len(ids),) for rank in range(tasks)]
+            entries = tuple((rank // count % len(ids),) for rank in range(tasks))
         else:
             raise ValueError
     except (ValueError, RequestError):
