@@ -194,7 +194,8 @@ def test_a_numbered_step_has_the_step_variables_and_leaves_ranks_to_the_tasks():
     local = build_local(spec, build(spec, Grant((0,), 1), HERE), (100,), Grant((0, 1), 900), RULES)
     assert [(t.rank, t.local_rank) for t in local.tasks] == [(2, 0), (3, 1)]
     task = local.tasks[1].env
-    assert (task["SLURM_PROCID"], task["SPUR_LOCALID"], task["SLURM_GTIDS"]) == ("3", "1", "2,3")
+    assert (task["SLURM_PROCID"], task["SPUR_LOCALID"], env["SLURM_GTIDS"]) == ("3", "1", "2,3")
+    assert "SLURM_GTIDS" not in task
     assert (task["LOCAL_RANK"], task["LOCAL_WORLD_SIZE"], task["SPUR_TASK_OFFSET"]) == ("1", "2", "2")
 
 

@@ -242,6 +242,8 @@ def _step(spec: agent_pb2.LaunchSpec) -> dict[str, str]:
         "NPROCS": tasks,
         "TASKS_PER_NODE": layout,
         "NODEID": str(index),
+        # Here and not in each task's own part: thousands of tasks would have it thousands of times.
+        "GTIDS": ",".join(map(str, spec.slice.ranks or (0,))),
         "SRUN_COMM_HOST": spec.srun_host or spec.submit_host,
     }
     optional = {

@@ -87,11 +87,7 @@ def task_env(rank: int, local: int, ranks: Sequence[int]) -> dict[str, str]:
         "NPROC_PER_NODE": str(len(ranks)),
         "SPUR_TASK_OFFSET": str(ranks[0]),
     }
-    for name, value in (
-        ("PROCID", str(rank)),
-        ("LOCALID", str(local)),
-        ("GTIDS", ",".join(map(str, ranks))),
-    ):
+    for name, value in (("PROCID", str(rank)), ("LOCALID", str(local))):
         env[f"SLURM_{name}"] = env[f"SPUR_{name}"] = value
     return env
 
