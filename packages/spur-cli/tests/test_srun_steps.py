@@ -177,6 +177,15 @@ def test_too_few_tasks_for_the_nodes(cli, step):
     assert asked(step.peer).min_nodes == 1
 
 
+def test_features_of_nodes_are_not_for_steps_yet(cli, step):
+    result = cli("srun", "-C", "fast", "true", env=INSIDE)
+    assert (result.code, result.err) == (
+        255,
+        "srun: error: --constraint is not supported for steps by this release; name nodes with -w or -x\n",
+    )
+    assert not step.peer.requests
+
+
 def test_environment_goes_along(cli, step):
     cli("srun", "--export=NONE,A=1", "true", env={**INSIDE, "B": "2"})
     names = {entry.partition(b"=")[0] for entry in asked(step.peer).environment}

@@ -49,6 +49,9 @@ class StepBuilder(Builder):
         Raises:
             Stop: a value that cannot be used.
         """
+        if "constraint" in self.given:
+            text = "--constraint is not supported for steps by this release; name nodes with -w or -x"
+            raise self.ctx.stop(text, self.code)
         self._counts()
         self._memory()
         self._limit()
