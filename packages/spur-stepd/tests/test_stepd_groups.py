@@ -213,6 +213,31 @@ def test_a_user_may_divide_his_step_further_and_it_still_ends_whole(fast_node, u
     session.ack(ended.exit_seq)
 
 
+def test_a_user_s_groups_stay_within_what_a_path_can_name(fast_node, until):
+    """Groups too deep to be named could be neither looked into nor removed: the job's would stay for ever."""
+    body = (
+        "own=$(sed -n 's/^0:://p' /proc/self/cgroup)\n"
+        "top=$(awk '$3 == \"cgroup2\" { print $2; exit }' /proc/mounts)\n"
+        "cd $top$own\n"
+        "long=$(printf '%0250d' 0)\n"
+        "while mkdir $long 2>/dev/null; do cd $long; done\n"
+        "setsid sleep 1000 &\n"
+        "echo $! > cgroup.procs\n"
+        f"echo $! > {fast_node.work}/pid\n"
+        "exec sleep 1000\n"
+    )
+    session = fast_node.spawn(fast_node.script(body))
+    reply = session.start()
+    inner = until(lambda: (fast_node.work / "pid").exists() and (fast_node.work / "pid").read_text().strip())
+    assert int(inner) in cgroup.procs(reply.cgroup)
+    session.client().teardown("cancelled", 0.0)
+    ended = session.wait()
+    until(lambda: procfs.start_ticks(int(inner)) is None)
+    session.cleaned()
+    assert not any(os.path.exists(os.path.dirname(directory)) for directory in reply.cgroup)
+    session.ack(ended.exit_seq)
+
+
 def test_kills_for_want_of_memory_before_the_start_are_not_this_step_s(fast_node, until):
     """A held step that takes over a group with a past counts from its own start."""
     old = fast_node.spawn(fast_node.spec(step_id=STEP_EXTERN, hold=True, memory_mb=16))

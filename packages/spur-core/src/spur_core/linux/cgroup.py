@@ -41,6 +41,9 @@ _PIDS_PER_CPU = 256
 KILL_ROUNDS = 10
 #: How many groups a user may make below a step's that was delegated to him.
 _MAX_DESCENDANTS = 1000
+#: How deep.  A name has 255 bytes, and all of a path must have less than 4096: what cannot be named can
+#: neither be looked into nor removed.
+_MAX_DEPTH = 8
 
 
 def pids_limit(cpus: int) -> int:
@@ -167,6 +170,7 @@ def delegate(dirs: tuple[str, ...], uid: int, gid: int) -> None:
     if not directory:
         return
     _try_write(f"{directory}/cgroup.max.descendants", str(_MAX_DESCENDANTS), [])
+    _try_write(f"{directory}/cgroup.max.depth", str(_MAX_DEPTH), [])
     for name in ("", "/cgroup.procs", "/cgroup.threads", "/cgroup.subtree_control"):
         try:
             os.chown(f"{directory}{name}", uid, gid)
