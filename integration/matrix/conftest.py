@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from matrix_kit import SmallDisk
 from step_kit import SharedCluster, Step
+from testkit.crash_cluster import until
 
 
 @pytest.fixture
@@ -47,43 +48,53 @@ class Pool:
             self._cluster.start_all()
         return self._cluster
 
-    def give_back(self) -> None:
-        """Look whether the next test can have it."""
+    def give_back(self, *, failed: bool) -> None:
+        """The next test can have it, unless this one has left work behind."""
         cluster = self._cluster
         if cluster is None:
             return
         try:
-            cluster.settle(20)
-            clean = not cluster.left()
+            until(lambda: not cluster.queued() and cluster.idle(), "the cluster is idle", 20)
         except Exception:
-            clean = False
-        if not clean:
-            self.drop()
-
-    def drop(self) -> None:
-        """End it."""
-        if self._cluster is not None:
-            self._cluster.stop()
+            failed = True
+        if failed:
+            cluster.stop()
             self._cluster = None
+
+    def close(self) -> None:
+        """End it; nothing may be left on it.
+
+        Raises:
+            AssertionError: something is.
+        """
+        cluster = self._cluster
+        if cluster is None:
+            return
+        try:
+            cluster.settle()
+            assert cluster.left() == []
+        finally:
+            cluster.stop()
 
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     pool = Pool(tmp_path_factory)
     yield pool
-    pool.drop()
+    pool.close()
 
 
 @pytest.fixture
-def two(pool: Pool) -> Iterator[SharedCluster]:
+def two(pool: Pool, request: pytest.FixtureRequest) -> Iterator[SharedCluster]:
     """Two nodes with eight CPUs each, shared by the tests of a module, idle and without fault points."""
     cluster = pool.take()
+    before = request.session.testsfailed
     yield cluster
     # An agent that was started with fault points must not keep them.
     for agent in cluster.armed():
         cluster.kill(agent)
         cluster.start(agent)
-    pool.give_back()
+    pool.give_back(failed=request.session.testsfailed > before)
 
 
 @pytest.fixture

@@ -256,11 +256,13 @@ class Step:
             assert self.cluster.ok("srun", f"--jobid={self.job}", "-N1", "-n1", "echo", "more") == "more\n"
 
     def ended(self) -> None:
-        """Once settled: the job has ended as it should."""
+        """Once it has left the queue: the job has ended as it should."""
+        (row,) = [row for row in self.cluster.rows() if row[0] == self.job]
         if self.held is not None:
-            assert self.cluster.faults({self.job: self.held.code}, set()) == []
+            assert row == (self.job, "FAILED", f"{self.held.code}:0")
+            assert self.cluster.runs_of(self.job) == 1
         else:
-            assert self.cluster.state(self.job) == "CANCELLED"
+            assert row[1] == "CANCELLED"
 
     def gone(self) -> None:
         """Leave no client."""
@@ -314,3 +316,16 @@ def restart_agents(cluster: CrashCluster, faults: str = "") -> None:
     """Killed, and started again with those fault points."""
     kill_agents(cluster)
     start_agents(cluster, faults=faults)
+
+
+def over(cluster: CrashCluster, steps: Sequence[Step]) -> None:
+    """End their jobs; each must end as it should.
+
+    That nothing is left of them is looked at once, when the cluster is ended: supervisors of steps whose output
+    was read stay some seconds longer.
+    """
+    for one in steps:
+        one.close()
+    until(lambda: not cluster.queued(), "the queue is empty")
+    for one in steps:
+        one.ended()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from matrix_kit import IS_ROOT, edit_descriptor, events, journal
-from step_kit import AGENTS, Step, allocate, extern_of, kill_agents, restart_agents, start_agents
+from step_kit import AGENTS, Step, allocate, extern_of, kill_agents, over, restart_agents, start_agents
 from testkit.crash_cluster import alive, until
 
 from spur_core.ids import STEP_EXTERN
@@ -68,12 +68,9 @@ def goes_on(one: Step, guest: Guest, tasks: dict[int, int]) -> None:
     assert one.status() == 5, one.said()
     assert one.history() == ("FAILED", "5:0")
     one.job_goes_on()
-    one.close()
+    over(one.cluster, [one])
     # As root the guest goes with the allocation's group.
     until(lambda: guest.child.poll() is not None or not IS_ROOT, "the guest is ended with the allocation")
-    one.cluster.settle()
-    one.ended()
-    assert one.cluster.left() == []
 
 
 def restored(one: Step, old: list[int]) -> None:
@@ -95,10 +92,9 @@ def test_row_02_an_allocation_is_given_up_while_the_agents_are_away(two: Any, on
     assert all(alive(pid) for pid in tasks.values())
     start_agents(two)
     assert one.status() in (137, 143), one.said()
-    two.settle()
+    until(lambda: not two.queued(), "the queue is empty")
     one.ended()
     assert not any(alive(pid) for pid in tasks.values())
-    assert two.left() == []
 
 
 def test_row_04_the_agent_dies_between_start_and_answer(two: Any, step: Make) -> None:
@@ -115,9 +111,7 @@ def test_row_04_the_agent_dies_between_start_and_answer(two: Any, step: Make) ->
     one.job = two.ok("squeue", "-h", "-t", "R", "-n", "held", "-o", "%i").strip()
     assert [path.name.split(".")[1] for path in one.sessions(step=STEP_EXTERN)] == ["1", "1"]
     one.job_goes_on()
-    one.close()
-    two.settle()
-    one.ended()
+    over(two, [one])
 
 
 def test_row_07_the_supervisor_dies(one: Step, guests: Any) -> None:
@@ -134,12 +128,9 @@ def test_row_08_the_supervisor_dies_after_the_exit_was_recorded(two: Any, step: 
     restart_agents(two, point)
     one = step(two, "alloc").prepare()
     until(lambda: len(extern_of(one)) == 2, "it is held")
-    one.close()
-    two.settle()
-    one.ended()
+    over(two, [one])
     logs = "".join(two.log(agent).read_text() for agent in AGENTS)
     assert f"event=restored step={one.job}." not in logs
-    assert two.left() == []
 
 
 def test_row_09_supervisor_and_agents_die_together(two: Any, one: Step, guests: Any) -> None:
