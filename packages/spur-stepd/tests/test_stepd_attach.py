@@ -14,6 +14,7 @@ from spur_proto_lite import control, framing, unixsock
 from spur_proto_lite.client import Unconfirmed, exit_of
 from spur_proto_lite.control import WATCHER, Refused
 from spur_proto_lite.launch_spec import TaskSpec
+from spur_stepd import attachments
 
 pytestmark = pytest.mark.node
 
@@ -417,4 +418,24 @@ def test_input_and_output_survive_any_number_of_lost_connections(fast_node, seed
     assert cuts >= 3
     assert got == data
     assert ended.code == 0
+    done(session)
+
+
+def test_only_so_many_watch_and_the_owner_always_finds_a_place(fast_node):
+    """Each client costs a descriptor and memory: endless ones would use up what the step's own needs."""
+    session = fast_node.spawn(step(fast_node, "exec sleep 1000"))
+    session.start()
+    watching = [session.client().join(WATCHER) for _ in range(attachments.MOST_WATCHERS)]
+    with pytest.raises(Refused, match="64 clients are attached") as refused:
+        session.client().join(WATCHER)
+    assert refused.value.code == control.BAD_STATE
+    owner = session.client().join()
+    assert owner.writer
+    watching.pop().sock.close()
+    watching.pop().sock.close()
+    session.client().query()
+    watching.append(session.client().join(WATCHER))
+    session.client().teardown("cancelled", 0.0)
+    for channel in (*watching, owner):
+        channel.sock.close()
     done(session)

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Final, NamedTuple
 
 from spur_agent import pick
 from spur_agent.client_input import STREAM_NUMBER, Input
+from spur_agent.gate import CALLER
 from spur_agent.link import OWNER, WATCHER, Attach, Attached, Exec
 from spur_agent.report import exit_message
 from spur_agent.sessions import Phase, Session, SessionTable, mark_output_sent
@@ -23,6 +25,10 @@ log = logging.getLogger(__name__)
 _STREAM_NAME: Final = {number: name for name, number in STREAM_NUMBER.items()}
 #: After the end was sent a broken client may come back for it within this time.
 _LINGER_SECS: Final = 5.0
+#: A client has to say what it wants within this time.
+_FIRST_SECS: Final = 30.0
+#: Sessions that one user may have open here; each holds a descriptor of the agent's.
+MOST_OF_ONE: Final = 1024
 #: A supervisor's death is followed by its exit from the journal within this time.
 _END_SECS: Final = 5.0
 
@@ -53,6 +59,8 @@ class Streams:
         self._open: set[Attached] = set()
         #: The place of each step's own client; one that comes later takes it.
         self._owners: dict[RuntimeId, object] = {}
+        #: User -> sessions that are open.
+        self._count: Counter[str] = Counter()
         self._stopping = False
 
     def stop(self) -> None:
@@ -65,18 +73,49 @@ class Streams:
         """Everything from the given offsets on, live, then the exit."""
         session = pick.find_output(self._table, request.rid)
         source = self._follow(session, Attach(offsets_of(request.offsets)), None)
-        async with aclosing(source) as parts:
-            async for part in parts:
-                if isinstance(part, ExitRecord):
-                    yield pb.StreamJobOutputResponse(exit=step_exit(part))
-                elif isinstance(part, pb.OutputChunk):
-                    yield pb.StreamJobOutputResponse(output=part)
+        with self._seat():
+            async with aclosing(source) as parts:
+                async for part in parts:
+                    if isinstance(part, ExitRecord):
+                        yield pb.StreamJobOutputResponse(exit=step_exit(part))
+                    elif isinstance(part, pb.OutputChunk):
+                        yield pb.StreamJobOutputResponse(output=part)
 
     async def interactive(
         self, requests: AsyncIterator[pb.InteractiveSessionRequest]
     ) -> AsyncIterator[pb.InteractiveSessionResponse]:
         """Joining a step with input, signals and credit, or running a command inside it."""
-        first = await anext(requests, None)
+        with self._seat():
+            async with aclosing(self._session(requests)) as responses:
+                async for response in responses:
+                    yield response
+
+    @contextmanager
+    def _seat(self) -> Iterator[None]:
+        """One of the places that the caller may have.
+
+        Raises:
+            WrongState: there is none left.
+        """
+        user = CALLER.get().name
+        if self._count[user] >= MOST_OF_ONE:
+            raise WrongState(f"{MOST_OF_ONE} sessions of user {user} are open on this node already")
+        self._count[user] += 1
+        try:
+            yield
+        finally:
+            self._count[user] -= 1
+            if not self._count[user]:
+                del self._count[user]
+
+    async def _session(
+        self, requests: AsyncIterator[pb.InteractiveSessionRequest]
+    ) -> AsyncGenerator[pb.InteractiveSessionResponse, None]:
+        try:
+            async with asyncio.timeout(_FIRST_SECS):
+                first = await anext(requests, None)
+        except TimeoutError:
+            raise RequestError(f"nothing was said within {_FIRST_SECS:g} seconds") from None
         if first is None or first.WhichOneof("kind") != "init":
             raise RequestError("the first message must be init")
         init = first.init

@@ -41,6 +41,8 @@ _CHUNK = 1 << 15
 #: Seconds after which a full disk is tried again.
 _DISK_PAUSE = 1.0
 _STREAMS = (framing.DATA_OUT, framing.DATA_ERR)
+#: Clients of a step beside its owner.  Each holds a descriptor and up to a quarter of a MiB.
+MOST_WATCHERS = 64
 
 
 class Attachments:
@@ -238,11 +240,15 @@ class Attachments:
 
     # -- clients -----------------------------------------------------------------------------------
 
-    def refusal(self) -> str:
-        """Why nobody can attach to this step, "" if everybody can."""
+    def refusal(self, mode: str) -> str:
+        """Why one more client cannot attach to this step, "" if it can."""
         if self._spec.hold:
             return "this step has no task of its own"
-        return "" if self._spec.spool_output else "the output of this step goes to files"
+        if not self._spec.spool_output:
+            return "the output of this step goes to files"
+        if mode != control.OWNER and len(self._seats.clients) >= MOST_WATCHERS:
+            return f"{MOST_WATCHERS} clients are attached to this step already"
+        return ""
 
     def listen(self, connection: Connection, offsets: dict[tuple[int, int], int], stdin: bool) -> str:
         """Let a connection of protocol 1 join; `admit` follows, after its answer.
@@ -250,7 +256,7 @@ class Attachments:
         Returns:
             "" or why it cannot.
         """
-        if problem := self.refusal():
+        if problem := self.refusal(control.OWNER if stdin else LISTENER):
             return problem
         if stdin and self._seats.writer is not None:
             return "another client gives this step its input"

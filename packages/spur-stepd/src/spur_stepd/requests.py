@@ -232,7 +232,7 @@ class Requests:
             problem = attachments.listen(connection, offsets, stdin)
         else:
             args = control.AttachArgs.from_json({**request.args, "offsets": []})
-            problem = attachments.refusal()
+            problem = attachments.refusal(args.mode)
             if not problem:
                 body = attachments.join(connection, args, offsets)
         if problem:
