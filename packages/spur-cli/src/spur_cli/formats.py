@@ -6,6 +6,8 @@ A width is both least and most.  Without a dot a field stands left, with one rig
 
 from collections.abc import Callable, Container, Iterable
 
+from spur_cli.printable import printable
+
 #: Default width of a name of -O.
 NAME_WIDTH = 20
 
@@ -117,7 +119,7 @@ def render(form: Format, values: Callable[[str], str], overflow: Container[str])
         overflow: keys that are not cut when they stand right.
     """
     out = [
-        cell.before + cell.fit(values(cell.key), cut_right=cell.key not in overflow) + cell.after
+        cell.before + cell.fit(printable(values(cell.key)), cut_right=cell.key not in overflow) + cell.after
         for cell in form.cells
     ]
     return "".join(out) + form.tail + "\n"
@@ -140,7 +142,7 @@ def line_maker(
     def line(*row: object) -> str:
         out = []
         for before, text, width, right, cut_right, after in parts:
-            value = text(*row)
+            value = printable(text(*row))
             if width is not None:
                 if right:
                     value = value.rjust(width)[:cut_right]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from spur_cli.printable import printable
 from spur_core.grammar.instant import format_timestamp
 
 
@@ -23,6 +24,7 @@ class Style:
 
 def record(lines: Sequence[str], style: Style) -> str:
     """One record."""
+    lines = [printable(line) for line in lines]
     if style.one_line:
         return " ".join(line.strip() for line in lines if line.strip()) + "\n"
     return "\n   ".join(lines) + "\n\n"

@@ -6,6 +6,7 @@ Fields whose data this release does not collect print an empty cell, as Slurm do
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from spur_cli.printable import printable
 from spur_core.errors import GrammarError
 from spur_core.grammar import duration, size, tres
 from spur_core.grammar.array import bracket
@@ -481,7 +482,7 @@ def table_text(columns: list[Column], rows: list[Row], *, header: bool) -> str:
     if header:
         lines.append("".join(column.fit(column.name) + " " for column in columns))
         lines.append("".join("-" * abs(column.width) + " " for column in columns))
-    lines += ["".join(column.fit(column.text(row)) + " " for column in columns) for row in rows]
+    lines += ["".join(column.fit(printable(column.text(row))) + " " for column in columns) for row in rows]
     return "".join(line + "\n" for line in lines)
 
 
@@ -490,6 +491,6 @@ def parsable_text(
 ) -> str:
     """Cells with a delimiter between them, and behind the last one with `trailing`."""
     lines = [[column.name for column in columns]] if header else []
-    lines += [[column.text(row) for column in columns] for row in rows]
+    lines += [[printable(column.text(row)) for column in columns] for row in rows]
     end = (delimiter if trailing else "") + "\n"
     return "".join(delimiter.join(line) + end for line in lines)

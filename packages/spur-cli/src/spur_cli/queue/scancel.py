@@ -7,6 +7,7 @@ from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop
 from spur_cli.options.engine import REQUIRED, Option, Parsed, Table, split_list
 from spur_cli.options.front import cluster_option, common, open_options
+from spur_cli.printable import printable
 from spur_core.errors import ConfigError, GrammarError
 
 if TYPE_CHECKING:
@@ -201,7 +202,9 @@ class Wish:
     def _confirmed(self, job: "common_pb2.JobInfo") -> bool:
         from spur_cli.queue.names import display_id
 
-        self.ctx.out(f"Cancel job_id={display_id(job)} name={job.name} partition={job.partition} [y/n]? ")
+        self.ctx.out(
+            f"Cancel job_id={display_id(job)} name={printable(job.name)} partition={job.partition} [y/n]? "
+        )
         answer = b""
         while not answer.endswith(b"\n"):
             part = os.read(self.ctx.stdin, 1)
