@@ -107,6 +107,8 @@ def supervisor(cluster: CrashCluster, job: str, step: int) -> int:
 
     pid = cluster.until(started, f"{session.name} runs")
     assert isinstance(pid, int)
+    name = {BATCH: "batch", EXTERN: "extern"}.get(step, step)
+    assert Path(f"/proc/{pid}/comm").read_text() == f"stepd {job}.{name}\n", "ps tells whose it is"
     return pid
 
 

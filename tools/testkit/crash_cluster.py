@@ -238,11 +238,15 @@ class CrashCluster:
                 with contextlib.suppress(OSError):
                     path.rmdir()
 
+    def _group_names(self) -> set[str]:
+        """Names of the topmost groups of this cluster's agents."""
+        states = [str(self.folder / "state" / agent) for agent in self.agents]
+        return {f"spur_{hashlib.sha256(state.encode()).hexdigest()[:8]}" for state in states}
+
     def _bases(self) -> list[str]:
         """The directories of control groups that this cluster's agents have, one per agent and tree."""
         layout = cgroup_layout.detect()
-        states = [str(self.folder / "state" / agent) for agent in self.agents]
-        names = {f"spur_{hashlib.sha256(state.encode()).hexdigest()[:8]}" for state in states}
+        names = self._group_names()
         found = []
         for base in {str(base) for base in (layout.unified, *layout.v1.values()) if base}:
             for path, below, _ in os.walk(base):
@@ -261,14 +265,22 @@ class CrashCluster:
         return self.folder / "state" / agent / "runtime"
 
     def supervisors(self) -> list[int]:
-        """Supervisors, known by the open log in their session; spawners have none."""
+        """Supervisors, known by the open log in their session; spawners have none.
+
+        A session on a disk that was taken away has no path any more; its supervisor is known by its group.
+        """
         inside = f"{self.folder}/state/"
+        groups = [f"/{name}/stepd" for name in self._group_names()]
         found = []
         for pid, words in list(processes()):
             if any(word.endswith("spurstepd") for word in words[:8]):
                 with contextlib.suppress(OSError):
-                    if os.readlink(f"/proc/{pid}/fd/2").startswith(inside):
+                    log = os.readlink(f"/proc/{pid}/fd/2")
+                    if log.startswith(inside):
                         found.append(pid)
+                    elif log.endswith("/stepd.log"):
+                        text = Path(f"/proc/{pid}/cgroup").read_text()
+                        found += [pid] * any(group in text for group in groups)
         return found
 
     def spawner(self, agent: str) -> int | None:

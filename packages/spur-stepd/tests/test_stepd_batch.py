@@ -52,6 +52,8 @@ def test_structure_of_the_processes(node, gate):
     me, task = procfs.stat(session.pid), procfs.stat(reply.task_pid)
     assert me.ppid != os.getpid()
     assert me.session == me.pgrp == session.pid
+    with open(f"/proc/{session.pid}/comm") as file:
+        assert file.read() == "stepd 7.batch\n"
     assert task.ppid == session.pid
     assert task.session == session.pid
     assert task.pgrp == reply.task_pid == reply.pgid

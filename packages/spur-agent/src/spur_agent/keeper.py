@@ -381,9 +381,10 @@ class Keeper:
         session.ended.set()
         session.settled.set()
         self._changed(session)
-        script_dir = f"{self._paths.spool}/{session.rid.dirname()}"
+        scripts = leftovers.script_dirs(self._paths, session.rid)
         quarantine = self._paths.quarantine if session.corrupt else None
-        await asyncio.to_thread(leftovers.remove_session, session.paths.dir, script_dir, quarantine)
+        scratch = leftovers.scratch_of(session.uid, session.rid) if session.job_lifetime else None
+        await asyncio.to_thread(leftovers.remove_session, session.paths.dir, scripts, quarantine, scratch)
         session.removed.set()
 
     async def end_now(self, session: Session, reason: str) -> None:

@@ -8,12 +8,17 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from spur_agent.logs import value
+from spur_core.errors import GrammarError
 from spur_core.ids import RuntimeId
 from spur_core.linux import cgroup, pidfd, procfs
 from spur_core.linux.cgroup_layout import Root
+from spur_proto_lite import paths
+from spur_proto_lite.paths import StatePaths
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +27,10 @@ EMPTY_SECS = 10.0
 #: Between two looks whether they are.
 _LOOK_PAUSE = 0.005
 _GONE_PREFIX = ".gone-"
+#: Where supervisors put what has no better place.
+TMP_DIR: Final = "/tmp"  # noqa: S108
+#: (the user's directory, the job's in it).
+Scratch = tuple[str, str]
 
 
 def groups_of(root: Root | None, rid: RuntimeId) -> tuple[str, ...]:
@@ -82,23 +91,59 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
-def remove_session(session_dir: str, script_dir: str, quarantine: str | None = None) -> None:
+def remove_session(
+    session_dir: str,
+    scripts: Iterable[str],
+    quarantine: str | None = None,
+    scratch: Scratch | None = None,
+) -> None:
     """Delete a session: renamed first, so that a half-deleted one is never taken for a session.
 
     Args:
+        scripts: where its batch script may lie; they go with whatever the job has put beside it.
         quarantine: the directory in which it is kept instead.
+        scratch: the job's scratch directory, which goes if nothing is in it.
     """
     path = Path(session_dir)
     if quarantine is not None:
         quarantined(path, quarantine)
-    hidden = path.with_name(_GONE_PREFIX + path.name)
+    hidden = path.with_name(_GONE_PREFIX + path.name.removeprefix(_GONE_PREFIX))
+    if path != hidden:
+        shutil.rmtree(hidden, ignore_errors=True)
+        try:
+            path.rename(hidden)
+        except FileNotFoundError:
+            pass
+    if scratch is not None:
+        _remove_scratch(*scratch)
+    # The session is the last to go: until then the next start does all this again.
+    for script_dir in scripts:
+        shutil.rmtree(script_dir, ignore_errors=True)
     shutil.rmtree(hidden, ignore_errors=True)
+
+
+def script_dirs(state: StatePaths, rid: RuntimeId) -> tuple[str, str]:
+    """Where the batch script of a step may lie."""
+    return state.script_dir(rid), paths.spare_script_dir(TMP_DIR, os.getuid(), state.spool, rid)
+
+
+def scratch_of(uid: int, rid: RuntimeId) -> Scratch:
+    """The scratch directory that a job of that user has, if it has one."""
+    return paths.scratch_top(TMP_DIR, uid), paths.scratch_name(rid)
+
+
+def _remove_scratch(top: str, name: str) -> None:
+    """If it is empty.  The one above is the user's, who may have put anything into its place."""
     try:
-        path.rename(hidden)
-    except FileNotFoundError:
-        pass
-    shutil.rmtree(hidden, ignore_errors=True)
-    shutil.rmtree(script_dir, ignore_errors=True)
+        fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.rmdir(name, dir_fd=fd)
+    except OSError:
+        pass  # there is none, or the user left something in it
+    finally:
+        os.close(fd)
 
 
 def quarantined(path: Path, quarantine: str) -> None:
@@ -112,6 +157,11 @@ def quarantined(path: Path, quarantine: str) -> None:
         log.error("quarantined path=%s moved_to=%s", value(path), value(target))
 
 
-def is_half_deleted(name: str) -> bool:
-    """Whether a name in the sessions directory is what `remove_session` had begun to delete."""
-    return name.startswith(_GONE_PREFIX)
+def half_deleted(name: str) -> RuntimeId | None:
+    """What `remove_session` had begun to delete under that name in the sessions directory; None: nothing."""
+    if not name.startswith(_GONE_PREFIX):
+        return None
+    try:
+        return RuntimeId.from_dirname(name.removeprefix(_GONE_PREFIX))
+    except GrammarError:
+        return None

@@ -105,8 +105,8 @@ class Scan:
         reads = []
         for name in sorted(os.listdir(self._paths.sessions)):  # noqa: PTH208 - names are wanted
             path = f"{self._paths.sessions}/{name}"
-            if leftovers.is_half_deleted(name):
-                leftovers.remove_session(path, f"{self._paths.spool}/{name}")
+            if (gone := leftovers.half_deleted(name)) is not None:
+                leftovers.remove_session(path, leftovers.script_dirs(self._paths, gone))
                 continue
             try:
                 rid = RuntimeId.from_dirname(name)
@@ -247,8 +247,8 @@ class Scan:
         if session.stepd is not None and procfs.is_alive(session.stepd, self._boot_id):
             await halt.stop(session.stepd)
         await self._keeper.kill_leftovers(session)
-        script_dir = f"{self._paths.spool}/{session.rid.dirname()}"
-        await asyncio.to_thread(leftovers.remove_session, session.paths.dir, script_dir)
+        scripts = leftovers.script_dirs(self._paths, session.rid)
+        await asyncio.to_thread(leftovers.remove_session, session.paths.dir, scripts)
 
     async def _supersede(self, found: Iterable[RuntimeId]) -> None:
         """Of two attempts of one job only the higher one may go on."""

@@ -8,6 +8,8 @@ STATE/runtime/quarantine/
 STATE/runtime/sessions/J.A.S/      launch.json descriptor.json journal ctl.sock stepd.log out.N err.N
                                    epilog.started
 STATE/spool/J.A.S/                 the batch script, readable by the job's user
+/tmp/spur-spool-UID/HASH.J.A.S/    the same where users may not enter STATE
+/tmp/spur-scratch-UID/J.A/         work directory of a job without a usable one
 """
 
 from __future__ import annotations
@@ -72,8 +74,39 @@ class StatePaths:
         """Root of the private script directories; may be entered by everybody (0711)."""
         return f"{self.state_dir}/spool"
 
+    def script_dir(self, rid: RuntimeId) -> str:
+        """Where the batch script of a step lies."""
+        return f"{self.spool}/{rid.dirname()}"
+
     def session(self, rid: RuntimeId) -> SessionPaths:
         return SessionPaths(f"{self.sessions}/{rid.dirname()}")
+
+
+def spare_spool(tmp_dir: str, owner: int) -> str:
+    """Root of the script directories of jobs whose users may not enter the spool.
+
+    Args:
+        owner: the agent's uid.
+    """
+    return f"{tmp_dir}/spur-spool-{owner}"
+
+
+def spare_script_dir(tmp_dir: str, owner: int, spool: str, rid: RuntimeId) -> str:
+    """One of them.  Agents with other spools, of other clusters too, may have the same identity at once."""
+    mark = 0x811C9DC5  # FNV-1a: only names are to be told apart
+    for byte in os.fsencode(spool):
+        mark = (mark ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{spare_spool(tmp_dir, owner)}/{mark:08x}.{rid.dirname()}"
+
+
+def scratch_top(tmp_dir: str, uid: int) -> str:
+    """The user's directory of scratch directories."""
+    return f"{tmp_dir}/spur-scratch-{uid}"
+
+
+def scratch_name(rid: RuntimeId) -> str:
+    """A job's own in it."""
+    return f"{rid.job_id}.{rid.run_attempt}"
 
 
 class SessionPaths:

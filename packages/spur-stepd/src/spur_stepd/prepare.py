@@ -14,8 +14,8 @@ from collections import namedtuple
 from spur_core.errors import SpurError
 from spur_core.grammar import filepattern
 from spur_core.linux import private_dir
+from spur_proto_lite import paths
 from spur_proto_lite.control import FAIL_IO, FAIL_JOB, FAIL_NODE
-from spur_proto_lite.paths import StatePaths
 from spur_stepd import script as script_text
 from spur_stepd import words
 
@@ -73,30 +73,33 @@ def work_dir(spec: LaunchSpec, privileges: Privileges) -> WorkDir:
 
 def _scratch(spec: LaunchSpec, privileges: Privileges) -> tuple[str, bool]:
     """(per-job scratch, True), or (the temporary directory, False) when it cannot be made."""
-    top = f"{spec.tmp_dir}/spur-scratch-{privileges.uid}"
-    leaf = f"{top}/{spec.rid.job_id}.{spec.rid.run_attempt}"
+    top = paths.scratch_top(spec.tmp_dir, privileges.uid)
+    leaf = f"{top}/{paths.scratch_name(spec.rid)}"
     try:
         for level in (top, leaf):
             os.close(private_dir.ensure(level, privileges.uid))
     except (OSError, SpurError):
         return spec.tmp_dir, False
-    return leaf, True
+    return leaf, spec.job_lifetime  # else it may be the job's, too
 
 
-def spool_script(spec: LaunchSpec, state: StatePaths, privileges: Privileges) -> Script:
+def spool_script(spec: LaunchSpec, state: paths.StatePaths, privileges: Privileges) -> Script:
     """Write the batch script where only the user and root can get at it, and the user can execute it.
 
     Raises:
         StartFailure: a node's fault below the node's own spool, the job's anywhere else.
     """
-    roots = [spec.spool_dir or state.spool, f"{spec.tmp_dir}/spur-spool-{os.getuid()}"]
-    for root in roots:
-        last = root == roots[-1]
+    own_spool = spec.spool_dir or state.spool
+    spare = paths.spare_script_dir(spec.tmp_dir, os.getuid(), own_spool, spec.rid)
+    places = [f"{own_spool}/{spec.rid.dirname()}", spare]
+    for place in places:
+        last = place == spare
+        root = os.path.dirname(place)
         try:
-            placed = _spool_below(root, spec, privileges)
+            placed = _spool_below(root, place, spec, privileges)
         except OSError as error:
             if last or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                own = root == roots[0] and error.errno != errno.EDQUOT
+                own = not last and error.errno != errno.EDQUOT
                 raise StartFailure(
                     FAIL_NODE if own else FAIL_JOB,
                     f"cannot write the batch script below {root}: {error.strerror}",
@@ -113,14 +116,13 @@ def spool_script(spec: LaunchSpec, state: StatePaths, privileges: Privileges) ->
     raise AssertionError("the last root either serves or raises")
 
 
-def _spool_below(root: str, spec: LaunchSpec, privileges: Privileges) -> Script:
+def _spool_below(root: str, directory: str, spec: LaunchSpec, privileges: Privileges) -> Script:
     with privileges.root():
         os.makedirs(root, exist_ok=True)
         found = os.lstat(root)
         if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
             raise private_dir.NotPrivate(root, "is not a directory of our own that nobody else can write")
         os.chmod(root, 0o711)  # noqa: S103 - users pass through to their own, nobody can list
-        directory = f"{root}/{spec.rid.dirname()}"
         fd = private_dir.ensure(directory)
         try:
             out = os.open(SCRIPT_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700, dir_fd=fd)

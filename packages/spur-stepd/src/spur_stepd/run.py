@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 
 from spur_core.errors import SpurError
+from spur_core.ids import RuntimeId, step_name
 from spur_core.linux import cgroup
 from spur_proto_lite import spawn
 from spur_stepd import launch
 from spur_stepd.log import say
 from spur_stepd.supervisor import Supervisor, errno_of
+
+_COMM_BYTES = 15
 
 
 def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
@@ -22,6 +25,7 @@ def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
     """
     try:
         supervisor = Supervisor(session_dir)
+        show_step(supervisor.spec.rid)
         if join_group:
             join_supervisors(supervisor.spec.cgroup_root)
         supervisor.prepare()
@@ -36,6 +40,18 @@ def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
     code = supervisor.run()
     say("ended", code=code)
     return code
+
+
+def show_step(rid: RuntimeId) -> None:
+    """Let `ps -o comm` tell which step this process serves: `stepd 12.batch`."""
+    step = f"{rid.job_id}.{step_name(rid.step_id)}"
+    # The kernel keeps 15 bytes; half an id would name another step.
+    name = next((text for text in (f"stepd {step}", step) if len(text) <= _COMM_BYTES), "spurstepd")
+    try:
+        with open("/proc/self/comm", "w", encoding="ascii") as file:
+            file.write(name)
+    except OSError:
+        pass  # not worth a launch
 
 
 def join_supervisors(cgroup_root: str) -> None:

@@ -125,7 +125,8 @@ def abort(state: ClusterState, op: DispatchAbort) -> OpResult:
         hold_reason=hold,
         at=op.at,
         why="launch",
-        may_have_run=bool(targets),
+        # An allocation runs nothing before its launch has succeeded everywhere.
+        may_have_run=bool(targets) and not job.request.alloc_only,
     )
     if not begin_fence(state, job, fence):
         return Done(refusal=Refusal("wrong_state", "the attempt is being ended already"))
