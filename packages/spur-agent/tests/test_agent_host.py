@@ -228,7 +228,7 @@ async def test_v10_a_loose_or_symlinked_runtime_is_refused_and_not_repaired(make
         (base / "elsewhere").mkdir(mode=0o700)
         runtime.symlink_to(base / "elsewhere")
     process = await agent.spawn()
-    assert await process.wait() == 1
+    assert await asyncio.wait_for(process.wait(), 20) == 1
     assert "runtime" in agent.log_text()
     if loose == "mode":
         assert runtime.stat().st_mode & 0o777 == 0o750
@@ -267,7 +267,7 @@ async def test_v24_a_second_agent_in_the_same_state_directory_is_refused(make_ag
     second = make_agent("n2")
     second.state = agent.state
     process = await second.spawn()
-    assert await process.wait() == 1
+    assert await asyncio.wait_for(process.wait(), 20) == 1
     assert "another spurd works in this state directory" in second.log_text()
     assert "Traceback" not in second.log_text()
     assert agent.running
