@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pwd
+import queue
 import re
 import threading
 import time
@@ -73,11 +74,13 @@ class Target:
         """Of any user."""
         return mint.mint_user(self.key, name, None, ttl, time.time() if now is None else now, cluster="local")
 
-    def node_token(self, node: str) -> str:
+    def node_token(self, node: str, now: float | None = None) -> str:
         """Of any node, as its own agent makes it: with the secret that only that agent has."""
         file = self.cluster.folder / "state" / f"spurd-{node}" / "runtime" / "node.json"
         holder = json.loads(file.read_text())["holder"] if file.exists() else ""
-        return mint.mint_node(self.key, node, time.time(), cluster="local", holder=holder)
+        return mint.mint_node(
+            self.key, node, time.time() if now is None else now, cluster="local", holder=holder
+        )
 
     def copied_node_token(self, node: str, holder: str = "") -> str:
         """Of a second agent with that node's name and the cluster's key."""
@@ -120,6 +123,35 @@ class Target:
         spec.update(fields)
         spec = {name: value for name, value in spec.items() if value is not None}
         return ask(self.ctl.SubmitJob, pb.SubmitJobRequest(spec=common_pb2.JobSpec(**spec)), token)
+
+    def allocate(self, token: str, **fields: Any) -> tuple[int, str]:
+        """A running allocation without a command: (job, its first node)."""
+        answer = self.submit(token, script=None, alloc_only=True, hold=False, **fields)
+        assert answer.code == "OK", answer
+        job = str(answer.message.job_id)
+        self.cluster.wait(job, "RUNNING")
+        return int(job), self.node_of(job)
+
+    def node_of(self, job: int | str) -> str:
+        """The node of a running job."""
+        return str(self.cluster.ok("squeue", "-h", "-j", str(job), "-o", "%N").strip())
+
+    def step(self, token: str | None, job: int, *argv: str, **fields: Any) -> Answer:
+        """A step of an allocation."""
+        given: dict[str, Any] = {
+            "argv": [word.encode() for word in argv or ("sleep", "600")],
+            "environment": [b"PATH=/usr/bin:/bin"],
+            "work_dir": "/tmp",
+            "num_tasks": 1,
+            "wait_secs": 30.0,
+            **fields,
+        }
+        return ask(self.ctl.CreateJobStep, pb.CreateJobStepRequest(job_id=job, **given), token)
+
+    def join(self, node: str, token: str | None, rid: Any, **init: Any) -> "Joined":
+        """An interactive session of a step."""
+        call = self.agent(node).InteractiveSession
+        return Joined(call, token, agent_pb2.SessionInit(rid=rid, **init))
 
     @contextlib.contextmanager
     def responsive(self, most: float = MOST_PING_SECS) -> Iterator[list[float]]:
@@ -169,6 +201,58 @@ def ask(call: Callable[..., Any], request: Any, token: str | None, **how: Any) -
         return Answer("OK", "", call(request, metadata=metadata, timeout=how.pop("timeout", SECS)))
     except grpc.RpcError as error:
         return Answer(error.code().name, error.details() or "", None)  # type: ignore[attr-defined]
+
+
+class Joined:
+    """An open `InteractiveSession`: what is sent goes out in order, what comes is kept."""
+
+    def __init__(self, call: Callable[..., Any], token: str | None, init: Any) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+        self.send(init=init)
+        self.call = call(iter(self._queue.get, None), metadata=metadata, timeout=SECS)
+        self.got: list[Any] = []
+
+    def send(self, **kind: Any) -> None:
+        """One message."""
+        self._queue.put(agent_pb2.InteractiveSessionRequest(**kind))
+
+    def next(self) -> Any:
+        """The next message that comes.
+
+        Raises:
+            StopIteration, grpc.RpcError: none will.
+        """
+        self.got.append(next(self.call))
+        return self.got[-1]
+
+    def until(self, kind: str) -> Any:
+        """The next message of that kind."""
+        while True:
+            message = self.next()
+            if message.WhichOneof("kind") == kind:
+                return getattr(message, kind)
+
+    def end(self) -> Answer:
+        """Everything until its end."""
+        try:
+            while True:
+                self.next()
+        except StopIteration:
+            return Answer("OK", "", self.got)
+        except grpc.RpcError as error:
+            return Answer(error.code().name, error.details() or "", self.got)  # type: ignore[attr-defined]
+        finally:
+            self._queue.put(None)
+
+    def output(self) -> bytes:
+        """All of it that has come."""
+        return b"".join(m.output.data for m in self.got if m.WhichOneof("kind") == "output")
+
+    def close(self) -> None:
+        """Break it off."""
+        self._queue.put(None)
+        self.call.cancel()
 
 
 def drain(call: Callable[..., Any], request: Any, token: str | None) -> Answer:
@@ -222,6 +306,13 @@ def stranger_name() -> str:
     return next(name for name in wanted if names.get(name, 0) not in (0, os.geteuid(), names.get("nobody")))
 
 
+def victim_name() -> str:
+    """Another account of this host, whom the stranger wants to harm."""
+    taken = (pwd.getpwnam("nobody").pw_uid, os.geteuid(), pwd.getpwnam(stranger_name()).pw_uid, 0)
+    found = {user.pw_name: user.pw_uid for user in pwd.getpwall() if user.pw_uid not in taken}
+    return next(name for name in ("news", "uucp", "backup", *found) if name in found)
+
+
 @pytest.fixture(scope="session")
 def helpers() -> Any:
     """The functions above, for test modules."""
@@ -232,6 +323,7 @@ def helpers() -> Any:
         until = staticmethod(_e2e.until)
         alive = staticmethod(_e2e.alive)
         stranger = stranger_name()
+        victim = victim_name()
         open_folder = staticmethod(_e2e.open_folder)
         Cluster = Besieged
         Target = Target
