@@ -80,6 +80,37 @@ def test_a_directory_that_others_can_write_is_refused(tmp_path):
         find(str(tmp_path / "nowhere" / "x"))
 
 
+def test_whoever_can_put_another_script_in_its_place_is_kept_out(tmp_path):
+    """A single file, too: its folder, the folder behind a link, and the link itself must be trusted."""
+    real, shown = tmp_path / "real", tmp_path / "shown"
+    for folder in (real, shown):
+        folder.mkdir()
+    path = script(real / "hook")
+    link = shown / "hook"
+    link.symlink_to(path)
+    assert find(str(path)) == (str(path),)
+    assert find(str(link)) == (str(link),)
+    for folder in (real, shown):
+        folder.chmod(0o777)
+        with pytest.raises(BrokenHook, match=rf"{folder}: .*writable"):
+            find(str(link))
+        folder.chmod(0o1777)  # others cannot rename there
+        assert find(str(link)) == (str(link),)
+        folder.chmod(0o755)
+    with pytest.raises(BrokenHook, match="must belong to root"):
+        find(str(link), owners=frozenset({os.geteuid() + 1}))
+
+
+@pytest.mark.root
+def test_a_link_of_somebody_elses_is_refused(tmp_path):
+    path = script(tmp_path / "hook")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(BrokenHook, match=rf"{link}: a link of uid 65534"):
+        find(str(link))
+
+
 # -- running
 
 

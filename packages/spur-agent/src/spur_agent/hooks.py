@@ -127,14 +127,26 @@ def _names(folder: str) -> list[str]:
 
 def _check_file(path: str, trusted: frozenset[int]) -> None:
     try:
+        link = os.lstat(path)
         found = os.stat(path)  # noqa: PTH116
     except OSError as error:
         raise BrokenHook(f"{path}: {error.strerror}") from None
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in trusted:
+        raise BrokenHook(f"{path}: a link of uid {link.st_uid}; it must belong to root or to spurd's user")
+    for folder in {os.path.dirname(path), os.path.dirname(os.path.realpath(path))}:  # noqa: PTH120
+        _check_folder(folder, trusted)
     if not stat.S_ISREG(found.st_mode):
         raise BrokenHook(f"{path}: not a regular file")
     if not found.st_mode & stat.S_IXUSR:
         raise BrokenHook(f"{path}: not executable (chmod +x it, or take it away)")
     _check(path, found, trusted)
+
+
+def _check_folder(folder: str, trusted: frozenset[int]) -> None:
+    """Whoever may write to the folder of a script may put another one in its place."""
+    found = os.stat(folder)  # noqa: PTH116
+    if not found.st_mode & stat.S_ISVTX or found.st_uid not in trusted:
+        _check(folder, found, trusted)
 
 
 def _check(path: str, found: os.stat_result, trusted: frozenset[int]) -> None:
