@@ -456,6 +456,20 @@ def test_a_cancelled_step(cli, step, monkeypatch):
     )
 
 
+def test_a_node_that_has_nothing_of_a_step_that_is_over(cli, step, refuse):
+    """Its supervisor was lost while the agent was away: nobody waits for last words."""
+
+    def talk(requests):
+        step.news.put(step.info(c.JOB_STATE_FAILED, exit=c.ExitStatus(signal=9)))
+        raise refuse(grpc.StatusCode.NOT_FOUND, "no such step of job 12 on this node", "not_found")
+        yield
+
+    step.session = talk
+    began = time.monotonic()
+    assert cli("srun", "true", env=INSIDE).code == 137
+    assert time.monotonic() - began < run.LAST_WORDS_SECS / 2
+
+
 def test_a_node_that_never_tells_the_end(cli, step, monkeypatch):
     monkeypatch.setattr(run, "LAST_WORDS_SECS", 0.2)
     gate = threading.Event()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 INTERRUPT_SECS = 1.0
 #: An ended step whose nodes do not give its output and exit any more.
 LAST_WORDS_SECS = 15.0
+#: Of nodes that say that they have nothing of it (any more) none come.
+UNKNOWN_SECS = 1.0
 #: What an agent says of a step whose supervisor died without an exit.
 SUPERVISOR_LOST = "supervisor_lost"
 #: Ends of tasks that come within this time are told in one line.
@@ -196,7 +198,9 @@ class StepRun:
                 self.info(line)
             self._terminate()
         quiet_since = max(self._over_at or 0.0, self._last_output)
-        if self._over_at is not None and now - quiet_since > LAST_WORDS_SECS and not self._may_come_back():
+        unknown = all(self.sessions[node].unknown for node in self.waiting_nodes)
+        patience = UNKNOWN_SECS if unknown else LAST_WORDS_SECS
+        if self._over_at is not None and now - quiet_since > patience and not self._may_come_back():
             nodes = ",".join(sorted(self.waiting_nodes))
             self.ctx.error(f"the end of StepId={self.step} could not be read from {nodes}")
             for node in list(self.waiting_nodes):

@@ -106,6 +106,8 @@ class NodeSession:
         self.done = False
         #: Nobody answers there at present.
         self.away = False
+        #: It has said that it has no such step.
+        self.unknown = False
         self._address = address
         self._transport = transport
         self._rid = rid
@@ -244,6 +246,7 @@ class NodeSession:
                 self._connection = None
             now = time.monotonic()
             self.away = failure.status in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+            self.unknown = failure.status == "NOT_FOUND"
             stood = connection.answered or now - began > STOOD_SECS
             if stood or lost_at is None:
                 lost_at = now if stood else began
@@ -379,7 +382,7 @@ class NodeSession:
     def _answered(self, connection: _Connection, *, confirms: bool) -> None:
         with self._changed:
             connection.answered = True
-            self.away = False
+            self.away = self.unknown = False
             connection.early.clear()
             self._confirms = confirms
             if not confirms and not self._manner.watch:
