@@ -233,13 +233,22 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if name is Name.HELD and not is_holder(identity, held_by):\n",
         "        if name is Name.FREE and not is_holder(identity, held_by):\n",
     ),
-    _one(
+    Mutation(
         20,
         "the log takes a second fence of an attempt that is fenced",
         f"{CTLD_TESTS}/shell/test_shell_recovery.py::test_v20_the_log_itself_takes_only_one_of_two_fences",
-        f"{CTLD}/state/apply_fence.py",
-        "    if op.recovery and job.fence is not None:\n",
-        "    if op.recovery and job.fence is None and not job.held:\n",
+        (
+            Edit(
+                f"{CTLD}/state/apply_fence.py",
+                "    if op.recovery and job.fence is not None:\n",
+                "    if op.recovery and job.fence is None and not job.held:\n",
+            ),
+            Edit(
+                f"{CTLD}/state/endings.py",
+                "    if not may_fence(job, fence.outcome):\n",
+                "    if job.fence is None and not may_fence(job, fence.outcome):\n",
+            ),
+        ),
     ),
     _one(
         21,
@@ -277,9 +286,9 @@ MUTATIONS: tuple[Mutation, ...] = (
         23,
         "attempts share their scratch directory",
         f"{STEPD_TESTS}/test_stepd_survival.py::test_v23_scratch_instead_of_a_bad_work_dir",
-        f"{STEPD}/prepare.py",
-        'f"{top}/{spec.rid.job_id}.{spec.rid.run_attempt}"',
-        'f"{top}/{spec.rid.job_id}.1"',
+        f"{LITE}/paths.py",
+        '    return f"{rid.job_id}.{rid.run_attempt}"\n',
+        '    return f"{rid.job_id}"\n',
     ),
     _one(
         24,

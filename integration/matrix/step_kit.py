@@ -321,8 +321,8 @@ def restart_agents(cluster: CrashCluster, faults: str = "") -> None:
 def over(cluster: CrashCluster, steps: Sequence[Step]) -> None:
     """End their jobs; each must end as it should.
 
-    That nothing is left of them is looked at once, when the cluster is ended: supervisors of steps whose output
-    was read stay some seconds longer.
+    That nothing is left of them is looked at once, when the cluster is ended: supervisors of steps whose
+    output was read stay some seconds longer.
     """
     for one in steps:
         one.close()

@@ -102,7 +102,7 @@ def test_row_02_steps_end_while_the_agents_are_away(
 @pytest.mark.parametrize(("kind", "agent"), [("alloc", AGENTS[0]), ("alloc", AGENTS[1]), ("pty", AGENTS[0])])
 def test_row_04_the_agent_dies_between_start_and_answer(two: Any, step: Make, kind: str, agent: str) -> None:
     """The step is found alive and is the launch's success: each task runs once, the client never knows."""
-    one = step(two, kind).prepare()
+    one = step(two, kind).prepare(*(("-w", "node1") if kind == "pty" else ()))
     two.kill(agent)
     two.start(agent, wait=True, faults="crash_after:started")
     one.begin()
