@@ -333,6 +333,6 @@ def test_session_files_are_private(exposed: Any) -> None:
         assert stat.S_IMODE(mode.st_mode) & 0o077 == 0, (path, oct(mode.st_mode))
         if path.is_file():
             assert exposed.key not in path.read_bytes()
-            # The agent's proof of its own name is the one credential on a node, and lies outside every session.
+            # The one credential on a node is the proof of its name, which lies outside every session.
             assert path.name == "node.json" or b"eyJ" not in path.read_bytes(), f"a token in {path}"
     cluster.ok("scancel", job)
