@@ -9,6 +9,11 @@ from typing import TextIO
 LEVELS = ("debug", "info", "warning", "error")
 
 
+def one_line(text: str) -> str:
+    """`text` with escapes for whatever breaks lines or drives a terminal: users choose parts of it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class LineFormatter(logging.Formatter):
     """The first word of a message is the event; a traceback is folded into one field."""
 
@@ -18,7 +23,7 @@ class LineFormatter(logging.Formatter):
         stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', parts)}.{int(record.created % 1 * 1000):03d}Z"
         line = f"at={stamp} level={record.levelname.lower()} event={event}"
         if rest:
-            line += " " + rest.replace("\n", "\\n")
+            line += " " + one_line(rest)
         if record.exc_info:
             line += f" trace={json.dumps(self.formatException(record.exc_info))}"
         return line

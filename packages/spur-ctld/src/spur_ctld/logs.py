@@ -16,6 +16,11 @@ def _stamp(created: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', parts)}.{int(created % 1 * 1000):03d}Z"
 
 
+def one_line(text: str) -> str:
+    """`text` with escapes for whatever breaks lines or drives a terminal: users choose parts of it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class TextFormatter(logging.Formatter):
     """`at=... level=... logger=... event=... key=value`; a traceback is folded into one field."""
 
@@ -23,7 +28,7 @@ class TextFormatter(logging.Formatter):
         event, _, rest = record.getMessage().partition(" ")
         line = f"at={_stamp(record.created)} level={record.levelname.lower()} event={event}"
         if rest:
-            line += " " + rest.replace("\n", "\\n")
+            line += " " + one_line(rest)
         if record.exc_info:
             line += f" trace={json.dumps(self.formatException(record.exc_info))}"
         return line

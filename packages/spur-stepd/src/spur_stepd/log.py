@@ -22,4 +22,4 @@ def say(event: str, **fields: object) -> None:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return text if text and not set(text) & set(' "\n=') else repr(text)
+    return text if text.isprintable() and text and not set(text) & set(' "=') else repr(text)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 READ = select.POLLIN
 WRITE = select.POLLOUT
+#: Seconds of one wait; the kernel takes no more than 24 days.
+_LONGEST = 86_400.0
 
 
 class Loop:
@@ -44,8 +46,8 @@ class Loop:
         self._late.discard(fd)
 
     def turn(self, timeout: float | None) -> None:
-        """Wait at most `timeout` seconds (None: for ever) and serve what is ready."""
-        milliseconds = None if timeout is None else max(0, int(timeout * 1000 + 0.999))
+        """Wait at most `timeout` seconds (None: for ever; of very many only a day) and serve what is ready."""
+        milliseconds = None if timeout is None else max(0, int(min(timeout, _LONGEST) * 1000 + 0.999))
         ready = self._poll.poll(milliseconds)
         ready.sort(key=lambda item: item[0] in self._late)
         for fd, events in ready:
