@@ -279,6 +279,37 @@ def own(target: Any, stranger: str) -> Iterator[int]:
     target.cluster.run("scancel", str(job))
 
 
+def test_names_make_no_rows_and_drive_no_terminal(target: Any, stranger: str, own: int) -> None:
+    """Of jobs and steps, with line breaks and control sequences, in every listing and every log."""
+    evil = "x\n  99999 debug forged root R\x1b]0;title\x07\x1b[2J\u202e\x9b1m\r\u2028"
+    answer = target.submit(stranger, name=evil, comment=evil, command=evil, submit_line=evil)
+    assert answer.code == "OK", answer
+    job = str(answer.message.job_id)
+    made = target.step(stranger, own, "sleep", "600", overlap=True, name=evil, submit_line=evil)
+    assert made.code == "OK", made
+    step = f"{own}.{made.message.step.rid.step_id}"
+    for command in (
+        f"squeue -h -j {job}",
+        f"squeue -h -j {job} -o %i|%j|%k|%o",
+        f"squeue -h -j {job} -O jobid,name,comment,command",
+        f"squeue -h -s -j {step}",
+        f"sacct -n -X -j {job} -o jobid,jobname%60,comment,submitline",
+        f"sacct -n -X -P -j {job} -o jobid,jobname,comment,submitline",
+        f"scontrol -o show job {job}",
+        f"scontrol -o show step {step}",
+    ):
+        said = target.cluster.ok(*command.split())
+        assert said.count("\n") == 1, (command, said)
+        assert said[:-1].isprintable(), (command, said)
+    for command in (f"scontrol show job {job}", f"scontrol show step {step}"):
+        said = target.cluster.ok(*command.split())
+        assert all(line.isprintable() for line in said.split("\n")), (command, said)
+        assert not [line for line in said.splitlines() if line.strip().startswith("99999")]
+    target.cluster.ok("scancel", job, step)
+    assert all(line.isprintable() for line in target.logs().split("\n"))
+    assert "event=forged" not in target.logs()
+
+
 def test_the_cluster_has_not_noticed(target: Any, victim: Victim) -> None:
     assert runs(target, victim)
     target.works()

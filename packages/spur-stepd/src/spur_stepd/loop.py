@@ -46,7 +46,7 @@ class Loop:
         self._late.discard(fd)
 
     def turn(self, timeout: float | None) -> None:
-        """Wait at most `timeout` seconds (None: for ever; of very many only a day) and serve what is ready."""
+        """Wait at most `timeout` seconds (None: for ever; at most a day) and serve what is ready."""
         milliseconds = None if timeout is None else max(0, int(min(timeout, _LONGEST) * 1000 + 0.999))
         ready = self._poll.poll(milliseconds)
         ready.sort(key=lambda item: item[0] in self._late)
