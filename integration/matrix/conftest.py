@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from matrix_kit import SmallDisk
+from matrix_kit import AGAIN, SmallDisk
 from step_kit import SharedCluster, Step
 from testkit.crash_cluster import until
 
@@ -44,7 +44,7 @@ class Pool:
         """The cluster, all daemons up and without faults."""
         if self._cluster is None:
             self._made += 1
-            self._cluster = SharedCluster(self._base / f"c{self._made}", nodes=2)
+            self._cluster = SharedCluster(self._base / f"c{self._made}", nodes=2, settings=AGAIN)
             self._cluster.start_all()
         return self._cluster
 
