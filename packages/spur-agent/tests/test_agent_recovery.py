@@ -1,5 +1,6 @@
 """What the agent tells of supervisors after a start and after a loss, and what it does with each verdict."""
 
+import asyncio
 import os
 import signal
 
@@ -322,6 +323,58 @@ async def test_an_extern_step_without_a_supervisor_is_not_called_gone(
     assert not await agent.cancel(extern, grace_secs=0, reason="cancelled")
     assert not (await agent.probe(extern)).active
     await tools.until(lambda: not procfs.is_alive(task), "its steps are ended with it")
+
+
+async def test_a_step_asked_for_while_its_extern_supervisor_is_replaced_waits(
+    agent, controller, spec_of, gate, tools
+):
+    extern, one = held(237, STEP_EXTERN), held(237, 0)
+    controller.recover = by_state(LIVE=KEEP, STALE=WAIT)
+    assert (await agent.launch(hold_spec(spec_of, extern))).success
+    await lose(agent, tools, extern)
+    await tools.until(lambda: STALE in controller.said_of(extern), "told that it is lost")
+    spec = step_spec(spec_of, one, f"read x < {gate()}")
+    with pytest.raises(grpc.aio.AioRpcError, match="is being started; ask again") as caught:
+        await run_step(agent, tools, spec)
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    controller.recover = by_state(LIVE=KEEP, STALE=RESTORE)
+    await tools.until(lambda: LIVE in controller.said_of(extern), "told that it lives again")
+    assert (await run_step(agent, tools, spec)).success
+
+
+async def test_a_step_that_comes_up_while_its_extern_supervisor_is_lost_goes_on(
+    make_agent, controller, spec_of, gate, tools
+):
+    """The job has not ended with that supervisor, so the step has not come too late."""
+    agent = make_agent()
+    agent.environ = {"SPUR_TEST_FAULTS": "1", "SPUR_FAULT": "stop_at:launch_json"}
+    await agent.start()
+    await tools.until(lambda: controller.registrations, "registration")
+
+    async def stopped():
+        def is_stopped():
+            found = procfs.stat(agent.pid)
+            return found is not None and found.state == "T"
+
+        await tools.until(is_stopped, "agent stopped")
+
+    extern, one = held(238, STEP_EXTERN), held(238, 0)
+    fifo = gate()
+    controller.recover = by_state(LIVE=KEEP, STALE=WAIT)
+    launching = asyncio.create_task(agent.launch(hold_spec(spec_of, extern)))
+    await stopped()
+    os.kill(agent.pid, signal.SIGCONT)
+    assert (await launching).success
+    running = asyncio.create_task(run_step(agent, tools, step_spec(spec_of, one, f"read x < {fifo}; exit 4")))
+    await stopped()
+    await lose(agent, tools, extern)
+    os.kill(agent.pid, signal.SIGCONT)
+    assert (await running).success
+    await tools.until(lambda: STALE in controller.said_of(extern), "told that it is lost")
+    assert (await agent.probe(one)).state == "live"
+    tools.open_gate(fifo)
+    await tools.until(lambda: controller.reports, "the step's end")
+    assert (controller.reports[0].rid.step_id, controller.reports[0].exit.code) == (0, 4)
 
 
 @pytest.mark.root

@@ -338,6 +338,7 @@ class Launcher:
             NotFound: nothing of the job is here.
             WrongState, IdentityMismatch, AccessDenied: no step of this attempt may be started (any more), or
                 not by this user.
+            BusyError: it is being launched, or gets a new supervisor.
         """
         rid = order.rid
         self._refuse_past(rid)
@@ -348,6 +349,8 @@ class Launcher:
         if not mine:
             raise IdentityMismatch(rid, ", ".join(str(s.rid) for s in there))
         parent = mine[0]
+        if _coming(parent):
+            raise BusyError(f"{rid}: the supervisor of {parent.rid} is being started; ask again")
         if parent.phase is not Phase.LIVE:
             raise WrongState(f"{rid}: {parent.rid} is over, and with it that attempt here")
         gid = parent.claim.gid
@@ -394,14 +397,18 @@ class Launcher:
 
         One that says no will look for steps to end only later, and then finds those that run now.
         """
-        if parent.phase is not Phase.LIVE:
+        # Meanwhile it may have a new supervisor, and with it a new entry in the table.
+        now = self._site.table.get(parent.rid)
+        if now is not None and _coming(now):
+            return False  # if that fails, everything of the attempt is ended
+        if now is None or now.phase is not Phase.LIVE:
             return True
         try:
-            return (await parent.link.query()).exit is not None
+            return (await now.link.query()).exit is not None
         except control.Refused:
             return False
         except Unreachable:
-            self._site.keeper.suspect(parent)
+            self._site.keeper.suspect(now)
             return False
 
     # -- both
@@ -463,6 +470,11 @@ class Launcher:
             log.warning("user_unknown uid=%d groups=%s", wire.uid, value(groups))
         scripts = hook_env.specs(wire, share, here, files, site.hooks)
         return local_spec.build(wire, env, groups, share, site.rules, plan, scripts)
+
+
+def _coming(parent: Session) -> bool:
+    """Whether the attempt's own supervisor is not there, but is about to be (again)."""
+    return parent.phase is Phase.LAUNCHING or (parent.phase is Phase.LOST and parent.restorable)
 
 
 def _failed(rid: RuntimeId, kind: pb.LaunchFailure, text: str) -> Answer:
