@@ -20,6 +20,9 @@ from spur_proto import controller_pb2 as pb
 
 BATCH = 4294967291
 IS_ROOT = os.geteuid() == 0
+#: Leaves a process in a session of its own.  Once the supervisor is dead only a control group tells whose it
+#: is, which an ordinary user's steps do not have.
+DAEMON = "setsid sleep 600 & true" if IS_ROOT else ""
 #: Settings with which a node that has refused a launch soon gets another.
 AGAIN = {"controller": {"dispatch_reject_cooldown_secs": "1"}}
 
@@ -77,7 +80,8 @@ class Held:
         """
         self.open()
         self.cluster.settle()
-        assert self.cluster.faults({self.job: self.code}, set()) == []
+        wrong = self.cluster.faults({self.job: self.code}, set())
+        assert not wrong, "\n".join(wrong)
         if runs is not None:
             noted = sorted(restart for job, restart in self.cluster.noted() if job == self.job)
             assert noted == runs

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matrix_kit import AGAIN, Held, events
+from matrix_kit import AGAIN, DAEMON, Held, events
 from testkit.crash_cluster import alive, supervisor_in
 
 import spur_core
@@ -37,7 +37,7 @@ def test_row_06_the_supervisor_dies_before_started(crash: Any, point: str) -> No
 def test_row_07_the_supervisor_dies_under_a_running_step(crash: Any) -> None:
     """The task is killed through its group, the job is requeued at once."""
     cluster = crash(nodes=1)
-    held = Held(cluster, before="setsid sleep 600 & true").runs()
+    held = Held(cluster, before=DAEMON).runs()
     os.kill(cluster.supervisor_of(held.job), signal.SIGKILL)
     held.runs(2)
     held.ends_well(["0", "1"])
@@ -49,7 +49,7 @@ def test_row_08_the_supervisor_dies_after_the_exit_was_recorded(crash: Any, poin
     cluster = crash(nodes=1)
     cluster.kill(AGENT)
     cluster.start(AGENT, wait=True, faults=point)
-    held = Held(cluster, before="setsid sleep 600 & true").runs()
+    held = Held(cluster, before=DAEMON).runs()
     held.ends_well(["0"])
 
 
