@@ -190,7 +190,8 @@ class Target:
         """The cluster still runs a job to its end, and no daemon has stumbled over anything."""
         job = self.cluster.sbatch("-o", "/dev/null", "--wrap", "true")
         self.cluster.wait(job, "COMPLETED")
-        assert "Traceback" not in self.logs()
+        stumbles = [line for line in self.logs().splitlines() if "Traceback" in line]
+        assert not stumbles, stumbles[0]
 
 
 def ask(call: Callable[..., Any], request: Any, token: str | None, **how: Any) -> Answer:

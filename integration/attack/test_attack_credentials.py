@@ -251,6 +251,8 @@ def test_bad_tokens_are_refused_with_their_reason(target: Any, owned: int, helpe
     agent = target.agent(_node(target, owned))
     for word, (token, reason) in bad_tokens(target).items():
         answer = helpers.ask(target.ctl.GetJobs, pb.GetJobsRequest(), token)
+        if word == "long" and answer.code == "RESOURCE_EXHAUSTED":
+            continue  # above its limit for headers gRPC itself may refuse, by chance
         assert answer.code == "UNAUTHENTICATED", (word, answer)
         assert reason in answer.text, (word, answer)
         answer = helpers.drain(agent.StreamJobOutput, agent_pb2.StreamJobOutputRequest(rid=rid(owned)), token)

@@ -33,8 +33,8 @@ def nothing_left(target: Any, helpers: Any) -> Iterator[None]:
     yield
     target.cluster.ok("scancel", "--me", env={"SPUR_AUTH_TOKEN": target.user_token(helpers.stranger)})
     helpers.until(lambda: target.cluster.idle(), "idle", 30)
-    helpers.until(lambda: not set(of_user(uid)) - before, f"no process of uid {uid}", 15)
-    helpers.until(lambda: not groups(target), "no group of a job", 15)
+    helpers.until(lambda: not set(of_user(uid)) - before, f"no process of uid {uid}", 60)
+    helpers.until(lambda: not groups(target), "no group of a job", 60)
 
 
 def of_user(uid: int) -> list[int]:

@@ -57,6 +57,10 @@ class Deaths:
         """What this kind of death asks for beside the judgement of the load."""
         return []
 
+    def more_summary(self) -> str:
+        """What the deaths were."""
+        return ""
+
     def run(self) -> list[str]:
         """Do it all; the faults found."""
         submitter = threading.Thread(target=self._submit)
@@ -80,7 +84,7 @@ class Deaths:
         judgement = Judgement(self.load, self.kills)
         faults += [*self.load.refused, *judgement.faults(), *self.more_faults()]
         faults += [*self.cluster.left(), *self.cluster.files_left()]
-        self.summary = f"{judgement.summary()}, {len(self.deeds)} deaths"
+        self.summary = f"{judgement.summary()}, {len(self.deeds)} deaths{self.more_summary()}"
         return faults
 
     def _submit(self) -> None:
@@ -188,9 +192,11 @@ class SupervisorDeaths(Deaths):
 
     def more_faults(self) -> list[str]:
         self._look_at_externs()
-        told = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
-        self.deeds.append(f"killed: {told}")
         return self._unrestored
+
+    def more_summary(self) -> str:
+        told = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kinds.items()))
+        return f" ({told})"
 
 
 def _stopped(pid: int) -> bool:

@@ -11,6 +11,7 @@ as root, on demand, not in CI.  Exit status 0 when every fault was noticed.
 
 import argparse
 import compileall
+import contextlib
 import os
 import shutil
 import signal
@@ -132,6 +133,15 @@ class Copy:
                     child.wait()
                 return _TESTS_FAILED
 
+    def sweep(self) -> None:
+        """End what a test with a fault has left: programs of the copy."""
+        mark = os.fsencode(self.root)
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if (entry / "cmdline").read_bytes().startswith(mark):
+                        os.kill(int(entry.name), signal.SIGKILL)
+
 
 def judge(copy: Copy, mutation: Mutation) -> str:
     """What became of one fault."""
@@ -141,6 +151,7 @@ def judge(copy: Copy, mutation: Mutation) -> str:
     try:
         status = copy.test(mutation.test)
     finally:
+        copy.sweep()
         copy.restore(before)
     return {0: SURVIVED, _TESTS_FAILED: FAILED}.get(status, BROKEN)
 

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TextIO
 
+from spur_proto import hung_up
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -37,6 +39,7 @@ def set_up(level: str, stream: TextIO | None = None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    hung_up.set_up()
 
 
 def value(text: object) -> str:

@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TextIO
 
+from spur_proto import hung_up
+
 LEVELS = ("debug", "info", "warning", "error")
 _PAIR = re.compile(r"(\w+)=(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|\S+)")
 
@@ -56,6 +58,7 @@ class JsonFormatter(logging.Formatter):
 
 def set_up(level: str, form: str = "text", stream: TextIO | None = None) -> None:
     """Send everything of `level` and above to `stream` (stderr)."""
+    hung_up.set_up()
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
