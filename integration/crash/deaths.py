@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from testkit.crash_cluster import CrashCluster, supervisor_in
+from testkit.crash_cluster import CrashCluster, living_supervisor, supervisor_in
 from workload import Judgement, Kill, Workload
 
 BATCH = 4294967291
@@ -162,9 +162,8 @@ class SupervisorDeaths(Deaths):
 
     def _kill(self, kind: str, session: Path) -> str:
         """Stop it, look what is on record, then kill it: so it is certain what it had written."""
-        pid = supervisor_in(session)
-        # The number may have a new owner; a supervisor is known by its open log.
-        if pid is None or not os.readlink(f"/proc/{pid}/fd/2").startswith(f"{session}/"):
+        pid = living_supervisor(session)
+        if pid is None:
             return ""
         os.kill(pid, signal.SIGSTOP)
         self.cluster.until(lambda: _stopped(pid), "it is stopped", 5)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from spur_cli.cluster import home
-from spur_core.linux import cgroup_layout
+from spur_core.linux import cgroup_layout, procfs
 
 BIN = Path(sys.executable).parent
 CONTROLLER = home.CONTROLLER
@@ -268,6 +268,7 @@ class CrashCluster:
         """Supervisors, known by the open log in their session; spawners have none.
 
         A session on a disk that was taken away has no path any more; its supervisor is known by its group.
+        Only root may look at an open log; for others there is the session's descriptor.
         """
         inside = f"{self.folder}/state/"
         groups = [f"/{name}/stepd" for name in self._group_names()]
@@ -281,7 +282,9 @@ class CrashCluster:
                     elif log.endswith("/stepd.log"):
                         text = Path(f"/proc/{pid}/cgroup").read_text()
                         found += [pid] * any(group in text for group in groups)
-        return found
+        with contextlib.suppress(OSError):
+            found += [pid for session in self.sessions() if (pid := living_supervisor(session)) is not None]
+        return list(dict.fromkeys(found))
 
     def spawner(self, agent: str) -> int | None:
         """The agent's spawner: the child of it that runs the supervisor program."""
@@ -489,6 +492,16 @@ def _reached(session: str, mark: str) -> bool:
             return f'"{mark}"' in file.read()
     except OSError:
         return False
+
+
+def living_supervisor(session: Path) -> int | None:
+    """The pid that the session's descriptor names, if exactly that process lives."""
+    try:
+        found = json.loads((session / "descriptor.json").read_text())
+        pid, ticks = int(found["stepd_pid"]), int(found["stepd_start_ticks"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return pid if procfs.start_ticks(pid) == ticks else None
 
 
 def supervisor_in(session: Path) -> int | None:
