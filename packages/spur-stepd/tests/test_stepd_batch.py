@@ -1,12 +1,15 @@
 """Batch jobs through their sockets, with real processes, both ways of starting a supervisor."""
 
+import contextlib
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
 
 from spur_core.linux import procfs
+from spur_proto_lite import control, framing, unixsock
 from spur_proto_lite.control import Refused
 from spur_proto_lite.descriptor import Descriptor
 
@@ -189,10 +192,29 @@ def test_requests_that_make_no_sense(fast_node, gate):
     session.ack(session.wait().exit_seq)
 
 
-def test_a_version_that_nobody_speaks(fast_node):
-    import socket
+def test_no_request_ends_a_supervisor(fast_node, gate):
+    """A wait without a time is one without end; and what a request breaks is its own answer."""
+    session = fast_node.spawn(fast_node.script(f"read x < {gate.path}\n"))
+    session.start()
+    waiting = fast_node.keep(socket.socket(fileno=unixsock.connect(session.paths.control)))
+    document = control.encode_request(5, "wait", session.spec.rid, {})
+    waiting.sendall(framing.encode_message({**document, "timeout": None}))
+    client = session.client()
+    for op, args in (
+        ("update", {"memory_mb": 10**40, "cpus": -(10**40), "cpu_ids": [10**40]}),
+        ("teardown", {"grace": "x"}),
+        ("exec", {"argv": ["x"], "rows": 10**40, "cols": -1, "pty": True}),
+        ("attach", {"offsets": [[10**40, 1, 10**40]]}),
+    ):
+        with contextlib.suppress(Refused):
+            client.call(op, **args)
+        assert session.client().hello().state == "running"
+    gate.open()
+    session.ack(session.wait().exit_seq)
+    assert "Traceback" not in session.log()
 
-    from spur_proto_lite import control, unixsock
+
+def test_a_version_that_nobody_speaks(fast_node):
     from spur_proto_lite.client import MessageStream
 
     session = fast_node.spawn(fast_node.script("true\n"))

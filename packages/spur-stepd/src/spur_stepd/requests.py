@@ -94,6 +94,10 @@ class Requests:
         except OSError as error:
             say("request_failed", op=request.op, error=error)
             self._refuse(connection, request, control.INTERNAL, str(error))
+        except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+            # Ours to mend; but no request is worth the step.
+            say("request_broken", op=request.op, error=repr(error))
+            self._refuse(connection, request, control.INTERNAL, f"{request.op}: {error!r}")
         else:
             if not connection.is_attached:
                 connection.send(control.encode_reply(request, body))
@@ -181,8 +185,8 @@ class Requests:
         raise Later
 
     def _wait(self, connection: Connection, request: Request) -> Body:
-        timeout = control.number_arg(request, "timeout", _LONGEST_WAIT)
-        assert timeout is not None
+        given = control.number_arg(request, "timeout")
+        timeout = _LONGEST_WAIT if given is None else given
         if self._supervisor.machine.exit_seq:
             return self._wait_reply()
         until = time.monotonic() + min(timeout, _LONGEST_WAIT)
