@@ -89,7 +89,8 @@ def client(cluster: CrashCluster, *argv: str) -> Iterator["subprocess.Popen[byte
         yield child
     finally:
         for pid in procfs.in_session(child.pid):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         child.wait()
         reader.join()
         os.close(master)
