@@ -264,10 +264,12 @@ class AgentCancelJobResponse(_message.Message):
     def __init__(self, active: bool = ...) -> None: ...
 
 class ProbeStepdRequest(_message.Message):
-    __slots__ = ("rid",)
+    __slots__ = ("rid", "term")
     RID_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     rid: _common_pb2.RuntimeId
-    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ...) -> None: ...
+    term: int
+    def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., term: _Optional[int] = ...) -> None: ...
 
 class ProbeStepdResponse(_message.Message):
     __slots__ = ("active", "state", "exit", "started_at")

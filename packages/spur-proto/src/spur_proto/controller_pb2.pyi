@@ -333,18 +333,66 @@ class PingRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PingResponse(_message.Message):
-    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role")
+    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs")
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    LEADER_SILENT_SECS_FIELD_NUMBER: _ClassVar[int]
     hostname: str
     server_time: float
     version: str
     cluster_name: str
     role: str
-    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
+    member_id: int
+    leader_id: int
+    leader_address: str
+    term: int
+    members: _containers.RepeatedCompositeFieldContainer[ControllerInfo]
+    applied: int
+    leader_silent_secs: float
+    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ...) -> None: ...
+
+class ControllerInfo(_message.Message):
+    __slots__ = ("id", "address", "client_address", "leader", "reachable", "match", "command_version", "version")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REACHABLE_FIELD_NUMBER: _ClassVar[int]
+    MATCH_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_VERSION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    address: str
+    client_address: str
+    leader: bool
+    reachable: bool
+    match: int
+    command_version: int
+    version: str
+    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ..., client_address: _Optional[str] = ..., leader: bool = ..., reachable: bool = ..., match: _Optional[int] = ..., command_version: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class TakeoverRequest(_message.Message):
+    __slots__ = ("member",)
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    member: int
+    def __init__(self, member: _Optional[int] = ...) -> None: ...
+
+class TakeoverResponse(_message.Message):
+    __slots__ = ("leader_id", "leader_address")
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    leader_id: int
+    leader_address: str
+    def __init__(self, leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ...) -> None: ...
 
 class HeldStep(_message.Message):
     __slots__ = ("rid", "state")
@@ -404,16 +452,18 @@ class RegisterAgentRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., boot_id: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
 
 class RegisterAgentResponse(_message.Message):
-    __slots__ = ("node_token", "cluster_name", "heartbeat_secs", "term")
+    __slots__ = ("node_token", "cluster_name", "heartbeat_secs", "term", "controllers")
     NODE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECS_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
     node_token: str
     cluster_name: str
     heartbeat_secs: int
     term: int
-    def __init__(self, node_token: _Optional[str] = ..., cluster_name: _Optional[str] = ..., heartbeat_secs: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+    controllers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_token: _Optional[str] = ..., cluster_name: _Optional[str] = ..., heartbeat_secs: _Optional[int] = ..., term: _Optional[int] = ..., controllers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("node", "cpu_load", "free_memory_mb", "boot_id", "has_snapshot", "held")
@@ -432,10 +482,12 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpu_load: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., boot_id: _Optional[str] = ..., has_snapshot: bool = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("register_again",)
+    __slots__ = ("register_again", "term")
     REGISTER_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
     register_again: bool
-    def __init__(self, register_again: bool = ...) -> None: ...
+    term: int
+    def __init__(self, register_again: bool = ..., term: _Optional[int] = ...) -> None: ...
 
 class DeregisterAgentRequest(_message.Message):
     __slots__ = ("node", "reason", "held")

@@ -126,6 +126,11 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.PingRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.PingResponse.FromString,
                 _registered_method=True)
+        self.Takeover = channel.unary_unary(
+                '/slurm.SlurmController/Takeover',
+                request_serializer=spur__proto_dot_controller__pb2.TakeoverRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.TakeoverResponse.FromString,
+                _registered_method=True)
         self.RegisterAgent = channel.unary_unary(
                 '/slurm.SlurmController/RegisterAgent',
                 request_serializer=spur__proto_dot_controller__pb2.RegisterAgentRequest.SerializeToString,
@@ -281,6 +286,13 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Takeover(self, request, context):
+        """The leading controller hands over to another one; for administrators.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RegisterAgent(self, request, context):
         """Agents.
         """
@@ -413,6 +425,11 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.Ping,
                     request_deserializer=spur__proto_dot_controller__pb2.PingRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.PingResponse.SerializeToString,
+            ),
+            'Takeover': grpc.unary_unary_rpc_method_handler(
+                    servicer.Takeover,
+                    request_deserializer=spur__proto_dot_controller__pb2.TakeoverRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.TakeoverResponse.SerializeToString,
             ),
             'RegisterAgent': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterAgent,
@@ -933,6 +950,33 @@ class SlurmController(object):
             '/slurm.SlurmController/Ping',
             spur__proto_dot_controller__pb2.PingRequest.SerializeToString,
             spur__proto_dot_controller__pb2.PingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Takeover(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/Takeover',
+            spur__proto_dot_controller__pb2.TakeoverRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.TakeoverResponse.FromString,
             options,
             channel_credentials,
             insecure,

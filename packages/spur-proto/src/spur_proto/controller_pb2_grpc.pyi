@@ -31,6 +31,7 @@ class SlurmControllerStub:
     GetPartitions: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]
     GetConfig: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]
     Ping: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]
+    Takeover: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]
     RegisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]
     Heartbeat: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]
     DeregisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]
@@ -58,6 +59,7 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     GetPartitions: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]  # type: ignore[assignment]
     GetConfig: grpc.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]  # type: ignore[assignment]
     Ping: grpc.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]  # type: ignore[assignment]
+    Takeover: grpc.UnaryUnaryMultiCallable[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]  # type: ignore[assignment]
     RegisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]  # type: ignore[assignment]
     Heartbeat: grpc.UnaryUnaryMultiCallable[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]  # type: ignore[assignment]
     DeregisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]  # type: ignore[assignment]
@@ -84,6 +86,7 @@ class SlurmControllerServicer:
     def GetPartitions(self, request: controller_pb2.GetPartitionsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]) -> Awaitable[controller_pb2.GetPartitionsResponse]: ...
     def GetConfig(self, request: controller_pb2.GetConfigRequest, context: grpc.aio.ServicerContext[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]) -> Awaitable[controller_pb2.GetConfigResponse]: ...
     def Ping(self, request: controller_pb2.PingRequest, context: grpc.aio.ServicerContext[controller_pb2.PingRequest, controller_pb2.PingResponse]) -> Awaitable[controller_pb2.PingResponse]: ...
+    def Takeover(self, request: controller_pb2.TakeoverRequest, context: grpc.aio.ServicerContext[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]) -> Awaitable[controller_pb2.TakeoverResponse]: ...
     def RegisterAgent(self, request: controller_pb2.RegisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]) -> Awaitable[controller_pb2.RegisterAgentResponse]: ...
     def Heartbeat(self, request: controller_pb2.HeartbeatRequest, context: grpc.aio.ServicerContext[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]) -> Awaitable[controller_pb2.HeartbeatResponse]: ...
     def DeregisterAgent(self, request: controller_pb2.DeregisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]) -> Awaitable[controller_pb2.DeregisterAgentResponse]: ...
