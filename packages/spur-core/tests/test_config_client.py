@@ -27,6 +27,12 @@ def test_the_file_named_by_the_environment(conf):
     assert load_client(env) == ClientSettings("c1", ("a:7000", "[fe80::1]:7000", "c:1"), "none", "/t", False)
 
 
+def test_a_group_is_reached_at_its_client_addresses(conf):
+    """Members may listen on ports of their own; what the hosts say does not count then."""
+    env = conf('[controller]\nhosts = ["x"]\npeers = ["a:1", "b:1"]\nclient_addrs = ["a:7", "[::1]:8"]\n')
+    assert load_client(env).addresses == ("a:7", "[::1]:8")
+
+
 def test_keys_of_the_daemons_are_no_business_of_commands(conf):
     """A command works although a daemon would refuse the file."""
     assert (
@@ -49,6 +55,9 @@ def test_a_named_file_must_exist(tmp_path):
         ('[controller]\nlisten_addr = "x"', r"\[controller\] listen_addr, hosts: not an address: 'x'"),
         ("[controller]\nlisten_addr = 1", r"\[controller\] listen_addr, hosts: not an address"),
         ("[controller]\nhosts = []", r"\[controller\] hosts must be a list"),
+        ('[controller]\nclient_addrs = "a:1"', r"\[controller\] client_addrs must be a list"),
+        ('[controller]\nclient_addrs = ["a"]', r"\[controller\] client_addrs: 'a' is not HOST:PORT"),
+        ('[controller]\nclient_addrs = ["a:0"]', r"\[controller\] client_addrs: 'a:0' is not HOST:PORT"),
         ('[auth]\nplugin = "munge"', r"\[auth\] plugin must be one of none, jwt, spur"),
         ("[client]\ntoken_file = 1", r"\[client\] token_file must be a text"),
         ("[client]\nslurm_file_names = 1", r"\[client\] slurm_file_names must be true or false"),

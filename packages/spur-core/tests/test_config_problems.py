@@ -154,6 +154,27 @@ ONE = [
         BASE + "[controller]\nnode_id = 2",
         "[controller] node_id = 2: must be the position of this controller in peers, 1 to 1",
     ),
+    (
+        BASE + '[controller]\nclient_addrs = ["a:1", "b:1"]',
+        "[controller] client_addrs: 2 addresses for 1 controller(s); give one for each of peers, in the same"
+        " order",
+    ),
+    (
+        BASE + '[controller]\npeers = ["a:1", "b:1"]\nclient_addrs = ["a:1", "a:1"]',
+        "[controller] client_addrs: an address is listed twice",
+    ),
+    (
+        BASE + '[controller]\npeers = ["a:1", ":1"]',
+        '[controller] peers: ":1" cannot be reached; write HOST:PORT of one host',
+    ),
+    (
+        BASE + '[controller]\npeers = ["a:1", "b:0"]',
+        '[controller] peers: "b:0" cannot be reached; write HOST:PORT of one host',
+    ),
+    (
+        BASE + '[controller]\npeers = ["a:1", "b:1", "c:1", "d:1", "e:1", "f:1"]',
+        "[controller] peers: names 6 controllers; name 1, 3 or 5",
+    ),
     (BASE + "[controller]\nhosts = []", "[controller] hosts = []: name at least one controller"),
     (
         BASE + '[controller]\nhosts = ["http://x"]',
@@ -199,8 +220,9 @@ ONE = [
 
 
 @pytest.mark.parametrize(("text", "problem"), ONE)
-def test_each_rule_has_its_sentence(text, problem):
+def test_each_rule_has_its_sentence(text, problem, monkeypatch):
     """One fault, one line that names key path and value."""
+    monkeypatch.setenv("SPUR_TEST_GROUPS", "1")
     assert problems(text) == [problem]
 
 

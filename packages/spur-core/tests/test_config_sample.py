@@ -39,8 +39,9 @@ def test_it_loads_as_it_is():
 
 
 @pytest.mark.parametrize(("heading", "line"), _key_lines())
-def test_every_key_of_it_can_be_set(heading, line):
+def test_every_key_of_it_can_be_set(heading, line, monkeypatch):
     """Each line, switched on by itself, is accepted."""
+    monkeypatch.setenv("SPUR_TEST_GROUPS", "1")
     needed = {
         "[[partitions]]": 'name = "p"\n',
         "[[nodes]]": "" if line.startswith(("names", "selector")) else 'names = "n1"\n',
@@ -48,6 +49,8 @@ def test_every_key_of_it_can_be_set(heading, line):
     }.get(heading, "")
     if line == "selector = {}":
         needed = 'names = "n1"\n'
+    if line.startswith("client_addrs"):
+        needed = next(f"{other}\n" for _, other in _key_lines() if other.startswith("peers"))
     text = f'cluster_name = "c"\n{heading}\n{needed}{line}\n'
     if not heading:
         text = f'cluster_name = "c"\n{line}\n'

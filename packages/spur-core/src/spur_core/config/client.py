@@ -101,17 +101,7 @@ def _settings(document: dict[str, object], problems: list[str]) -> ClientSetting
     controller = _table(document, "controller", problems)
     auth = _table(document, "auth", problems)
     client = _table(document, "client", problems)
-    listen = controller.get("listen_addr", "[::]:6817")
-    hosts = controller.get("hosts", ["localhost"])
-    addresses: list[str] = []
-    try:
-        port = split_address(listen if isinstance(listen, str) else "")[1]
-        if not isinstance(hosts, list) or not hosts:
-            problems.append("[controller] hosts must be a list of controllers in quotes")
-        else:
-            addresses = [with_port(host if isinstance(host, str) else "", port) for host in hosts]
-    except GrammarError as error:
-        problems.append(f"[controller] listen_addr, hosts: {error.text}")
+    addresses = _addresses(controller, problems)
     plugin = auth.get("plugin", DEFAULTS.auth_plugin)
     if plugin not in _PLUGINS:
         problems.append(f"[auth] plugin must be one of {', '.join(_PLUGINS)}")
@@ -123,6 +113,34 @@ def _settings(document: dict[str, object], problems: list[str]) -> ClientSetting
         problems.append("[client] slurm_file_names must be true or false")
     cluster = document.get("cluster_name", DEFAULTS.cluster_name)
     return ClientSettings(str(cluster), tuple(addresses), str(plugin), str(token_file), bool(names))
+
+
+def _addresses(controller: dict[str, object], problems: list[str]) -> list[str]:
+    """`client_addrs` as they stand, else `hosts` with the port of `listen_addr`."""
+    listen = controller.get("listen_addr", "[::]:6817")
+    hosts = controller.get("hosts", ["localhost"])
+    told = controller.get("client_addrs", [])
+    if not isinstance(told, list) or not all(isinstance(one, str) for one in told):
+        problems.append("[controller] client_addrs must be a list of HOST:PORT in quotes")
+        return []
+    for one in told:
+        try:
+            reachable = all(split_address(one))
+        except GrammarError:
+            reachable = False
+        if not reachable:
+            problems.append(f"[controller] client_addrs: {one!r} is not HOST:PORT")
+    if told:
+        return told
+    try:
+        port = split_address(listen if isinstance(listen, str) else "")[1]
+        if not isinstance(hosts, list) or not hosts:
+            problems.append("[controller] hosts must be a list of controllers in quotes")
+            return []
+        return [with_port(host if isinstance(host, str) else "", port) for host in hosts]
+    except GrammarError as error:
+        problems.append(f"[controller] listen_addr, hosts: {error.text}")
+        return []
 
 
 def _table(document: dict[str, object], name: str, problems: list[str]) -> dict[str, object]:

@@ -73,7 +73,9 @@ class Config:
 
     @property
     def controller_addresses(self) -> tuple[str, ...]:
-        """HOST:PORT of every controller, in order."""
+        """HOST:PORT of every controller, in order: client_addrs, else hosts with the port of listen_addr."""
+        if self.controller.client_addrs:
+            return self.controller.client_addrs
         port = split_address(self.controller.listen_addr)[1]
         return tuple(with_port(host, port) for host in self.controller.hosts)
 

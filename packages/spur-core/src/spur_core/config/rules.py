@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterator
 from spur_core.config.address import split_address, with_port
 from spur_core.config.model import Config
 from spur_core.config.schema import shown
+from spur_core.config.sections import ControllerSection
 from spur_core.errors import GrammarError
 
 Rule = Callable[[Config], Iterator[str]]
 
+#: Members of a group of controllers; more only make every write slower.
+MOST_PEERS = 5
 _DATABASES = ("sqlite+aiosqlite:///", "postgresql+asyncpg://")
 
 
@@ -35,10 +38,30 @@ def controllers(config: Config) -> Iterator[str]:
             f"[controller] node_id = {section.node_id}: must be the position of this controller in peers,"
             f" 1 to {max(len(section.peers), 1)}"
         )
+    yield from _group(section)
     if section.first_job_id > section.max_job_id:
         yield (
             f"[controller] first_job_id = {section.first_job_id}:"
             f" must not be above max_job_id = {section.max_job_id}"
+        )
+
+
+def _group(section: ControllerSection) -> Iterator[str]:
+    """Addresses of the members, which others must be able to reach."""
+    count = len(section.peers)
+    if count > MOST_PEERS:
+        yield f"[controller] peers: names {count} controllers; name 1, 3 or 5"
+    for name, addresses in (("peers", section.peers), ("client_addrs", section.client_addrs)):
+        for address in addresses:
+            if not all(split_address(address)):
+                yield f"[controller] {name}: {shown(address)} cannot be reached; write HOST:PORT of one host"
+    clients = section.client_addrs
+    if len(set(clients)) != len(clients):
+        yield "[controller] client_addrs: an address is listed twice"
+    if clients and len(clients) != max(count, 1):
+        yield (
+            f"[controller] client_addrs: {len(clients)} addresses for {max(count, 1)} controller(s);"
+            " give one for each of peers, in the same order"
         )
 
 

@@ -31,10 +31,31 @@ class ControllerSection:
     max_job_id: int = key(999_999_999, kinds.whole(1, 0xFFFFFFF0), "the last job id before they start over")
     first_job_id: int = key(1, kinds.whole(1, 0xFFFFFFF0), "the first job id of a new cluster")
     peers: tuple[str, ...] = key(
-        (), kinds.addresses, "members of the controller group, HOST:PORT, in the same order everywhere"
+        (),
+        kinds.addresses,
+        "members of the controller group, HOST:PORT of each raft_listen_addr, in the same order everywhere",
+        example=["ctl1:6821", "ctl2:6821", "ctl3:6821"],
     )
-    node_id: int | None = key(None, kinds.whole(1), "this controller's position in peers, from 1", example=1)
+    node_id: int | None = key(
+        None,
+        kinds.whole(1),
+        "this controller's position in peers, from 1; found by the host's name unless given",
+        example=1,
+    )
+    client_addrs: tuple[str, ...] = key(
+        (),
+        kinds.addresses,
+        "where commands, agents and the other members reach each member's listen_addr, HOST:PORT, in the"
+        " order of peers; empty = the host of each peer and the port of listen_addr",
+        example=["ctl1:6817", "ctl2:6817", "ctl3:6817"],
+    )
     raft_listen_addr: str = key("[::]:6821", kinds.address, "where the other members reach this one")
+    raft_tls_dir: str = key(
+        "",
+        kinds.path,
+        "ca.pem, member.pem and member.key of this member; empty = tls in the state directory",
+        example="/etc/spur/raft",
+    )
     heartbeat_timeout_secs: int = key(90, kinds.whole(1, _DAY_SECS), "a node silent for so long is DOWN")
     max_batch_requeue: int = key(5, kinds.whole(1), "automatic requeues before a job is held", live=True)
     max_launch_backoff_secs: int = key(

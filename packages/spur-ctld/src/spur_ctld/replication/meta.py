@@ -20,11 +20,18 @@ FORMAT = 1
 
 
 class Member(msgspec.Struct, frozen=True, order=True):
-    """One controller of the group.  `name`: what its certificate says; empty in a group of one."""
+    """One controller of the group.
+
+    Attributes:
+        address: HOST:PORT of its replication listener.
+        name: what its certificate says; empty in a group of one.
+        client: HOST:PORT at which clients, agents and other members reach its service.
+    """
 
     id: int
     address: str = ""
     name: str = ""
+    client: str = ""
 
 
 class Meta(msgspec.Struct, frozen=True):
