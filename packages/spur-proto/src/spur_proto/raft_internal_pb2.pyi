@@ -115,7 +115,7 @@ class StatusRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("hello", "role", "term", "leader", "first_index", "last_index", "commit_index", "applied_index", "snapshot_index", "snapshot_term", "silent_secs", "leads")
+    __slots__ = ("hello", "role", "term", "leader", "first_index", "last_index", "commit_index", "applied_index", "snapshot_index", "snapshot_term", "silent_secs", "leads", "low_space")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class StatusReply(_message.Message):
     SNAPSHOT_TERM_FIELD_NUMBER: _ClassVar[int]
     SILENT_SECS_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
+    LOW_SPACE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     role: str
     term: int
@@ -140,4 +141,5 @@ class StatusReply(_message.Message):
     snapshot_term: int
     silent_secs: float
     leads: bool
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., snapshot_term: _Optional[int] = ..., silent_secs: _Optional[float] = ..., leads: bool = ...) -> None: ...
+    low_space: bool
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., snapshot_term: _Optional[int] = ..., silent_secs: _Optional[float] = ..., leads: bool = ..., low_space: bool = ...) -> None: ...
