@@ -18,10 +18,10 @@ from spur_ctld.replication.api import Stored
 from spur_ctld.replication.errors import CorruptLog
 from spur_ctld.replication.files import Files
 from spur_ctld.replication.frames import Frame, encode, find_valid, read
+from spur_ctld.replication.replay import SUFFIX, Replay, sequence_of
 from spur_ctld.replication.types import ORIGIN, Entry, HardState, Position
 
 SEGMENT_BYTES = 16 << 20
-SUFFIX = ".seg"
 
 
 class _Segment(msgspec.Struct):
@@ -72,7 +72,7 @@ class SegmentLog:
         Raises:
             CorruptLog: the text names file and offset.
         """
-        state = _Replay()
+        state = Replay()
         paths = self._paths()
         for number, path in enumerate(paths):
             self._load_segment(state, path, newest=number == len(paths) - 1)
@@ -87,12 +87,12 @@ class SegmentLog:
     def _paths(self) -> list[Path]:
         found = []
         for path in sorted(self._folder.iterdir()):
-            if path.suffix != SUFFIX or _sequence_of(path) is None:
+            if sequence_of(path) is None:
                 raise CorruptLog(f"{path}: not a log segment; move it out of the log directory")
             found.append(path)
         return found
 
-    def _load_segment(self, state: "_Replay", path: Path, *, newest: bool) -> None:
+    def _load_segment(self, state: Replay, path: Path, *, newest: bool) -> None:
         data = path.read_bytes()
         offset = 0
         segment: _Segment | None = None
@@ -104,8 +104,8 @@ class SegmentLog:
                 break
             sequence, frame, end = found
             problem = state.problem(sequence, frame, first_in_file=segment is None)
-            if segment is None and sequence != _sequence_of(path):
-                problem = f"holds frame {sequence}, its name says {_sequence_of(path)}"
+            if segment is None and sequence != sequence_of(path):
+                problem = f"holds frame {sequence}, its name says {sequence_of(path)}"
             if problem:
                 raise CorruptLog(f"{path}: offset {offset}: {problem}")
             state.take(sequence, frame)
@@ -223,60 +223,6 @@ class SegmentLog:
             raise ValueError("the log store is not loaded, closed, or failed before")
 
 
-class _Replay:
-    """The log as read so far."""
-
-    def __init__(self) -> None:
-        self.hard = HardState()
-        self.base = ORIGIN
-        self.entries: list[Entry] = []
-        self.sequence = 0
-        self._started = False
-
-    @property
-    def last_index(self) -> int:
-        return self.base.index + len(self.entries)
-
-    def _term_at(self, index: int) -> int:
-        at = index - self.base.index
-        return self.entries[at - 1].term if at else self.base.term
-
-    def problem(self, sequence: int, frame: Frame, *, first_in_file: bool) -> str | None:
-        """What is wrong with taking `frame` next."""
-        if self._started and sequence != self.sequence + 1:
-            return f"frame {sequence} follows frame {self.sequence}"
-        if first_in_file and (frame.before is None or frame.hard is None):
-            return "the first frame of a segment repeats neither position nor term"
-        if any(entry.index != frame.first + at for at, entry in enumerate(frame.entries)):
-            return "entries do not count up"
-        if frame.restart is not None:
-            return None if frame.first == frame.restart.index + 1 else "entries do not follow the restart"
-        if not self._started:
-            fits = frame.before is not None and frame.first == frame.before.index + 1
-            return None if fits else "entries do not follow the segment's position"
-        if not self.base.index < frame.first <= self.last_index + 1:
-            return f"entry {frame.first} does not continue {self.base.index + 1} to {self.last_index}"
-        if frame.before is not None and frame.before != Position(
-            frame.first - 1, self._term_at(frame.first - 1)
-        ):
-            return f"the segment continues {frame.before.index}, which the one before does not hold so"
-        return None
-
-    def take(self, sequence: int, frame: Frame) -> None:
-        """Frame passed `problem`."""
-        start = frame.restart or (None if self._started else frame.before)
-        if start is not None:
-            self.base = start
-            self.entries.clear()
-        self._started = True
-        self.sequence = sequence
-        if frame.hard is not None:
-            self.hard = frame.hard
-        if frame.entries:
-            del self.entries[frame.first - 1 - self.base.index :]
-            self.entries += frame.entries
-
-
 class _Terms:
     """The term of every retained index, as runs: the log itself is not kept in memory here."""
 
@@ -309,11 +255,3 @@ class _Terms:
         """Forget what lies before `base`."""
         self._runs = [run for run in self._runs if run.index > base.index]
         self.base = base
-
-
-def _sequence_of(path: Path) -> int | None:
-    stem = path.name.removesuffix(SUFFIX)
-    try:
-        return int(stem, 16) if len(stem) == 16 else None
-    except ValueError:
-        return None

@@ -80,7 +80,10 @@ def check_meta(path: Path, found: Meta, member_id: int, members: Sequence[Member
             f"{path}: belongs to controller {found.member_id}, this is {member_id}; use its own directory"
         )
     if found.members_hash != hash_members(members):
-        raise StateError(f"{path}: written for another list of controllers; restore the configured list")
+        raise StateError(
+            f"{path}: written for another list of controllers; restore the configured list, or stop all"
+            " controllers and run `spurctld raft reconfigure` on each"
+        )
 
 
 def write_meta(path: Path, meta: Meta, files: Files) -> None:

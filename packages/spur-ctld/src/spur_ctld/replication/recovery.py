@@ -5,9 +5,10 @@ frame before `meta`, so `meta` without a log means that the log was lost, and su
 could break promises it made.
 """
 
+import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,8 @@ from spur_ctld.replication.snapshots import SnapshotStore
 from spur_ctld.replication.types import ORIGIN, HardState, SnapshotMeta
 
 _log = logging.getLogger(__name__)
+#: How a member of a larger group comes back.
+LOST = "move the directory away and run `spurctld raft seed`"
 
 
 class Opened(msgspec.Struct, frozen=True, eq=False):
@@ -52,14 +55,60 @@ def open_directory(
     *,
     schema: int,
     segment_bytes: int = SEGMENT_BYTES,
+    cluster_id: str | None = None,
 ) -> Opened:
-    """Lock and read `<state_dir>/raft`, creating it when it is new.
+    """Lock and read `<state_dir>/raft`; a group of one creates it when it is new.
+
+    Args:
+        cluster_id: what the group's CA says; None = not compared (a group of one has no CA).
 
     Raises:
         StateError: not writable, in use, somebody else's, lost or damaged; one line that names the path.
     """
+    fresh = new_meta(member_id, members) if len(members) == 1 else None
+    with _naming(state_dir):
+        opened = _open(state_dir, member_id, members, files, schema, segment_bytes, fresh)
+    if cluster_id is not None and opened.meta.cluster_id != cluster_id:
+        opened.log.close()
+        opened.lock.release()
+        raise StateError(
+            f"{opened.folder / 'meta'}: belongs to cluster {opened.meta.cluster_id}, the group's CA says"
+            f" {cluster_id}; use the certificates that the directory was made with"
+        )
+    return opened
+
+
+def init_directory(
+    state_dir: Path, member_id: int, members: Sequence[Member], files: Files, cluster_id: str | None = None
+) -> Meta:
+    """Make the directory of a member of a new cluster.
+
+    Args:
+        cluster_id: of a group with certificates; None = a random one.
+
+    Raises:
+        StateError: there is anything of a member already, or it cannot be made; one line.
+    """
+    folder = state_dir / "raft"
+    fresh = new_meta(member_id, members)
+    if cluster_id is not None:
+        fresh = msgspec.structs.replace(fresh, cluster_id=cluster_id)
+    with _naming(state_dir):
+        if (folder / "meta").exists():
+            raise StateError(
+                f"{folder}: belongs to a controller already; a new cluster needs an empty directory"
+            )
+        opened = _open(state_dir, member_id, members, files, 0, SEGMENT_BYTES, fresh)
+    opened.log.close()
+    opened.lock.release()
+    return opened.meta
+
+
+@contextlib.contextmanager
+def _naming(state_dir: Path) -> Iterator[None]:
+    """System errors become one line that names the directory and the mend."""
     try:
-        return _open(state_dir, member_id, members, files, schema, segment_bytes)
+        yield
     except OSError as error:
         where = error.filename or state_dir
         raise StateError(
@@ -75,6 +124,7 @@ def _open(
     files: Files,
     schema: int,
     segment_bytes: int,
+    fresh: Meta | None,
 ) -> Opened:
     folder = state_dir / "raft"
     for path in (folder, folder / "log", folder / "snap"):
@@ -85,7 +135,7 @@ def _open(
     log = SegmentLog(folder / "log", files, segment_bytes=segment_bytes)
     try:
         stored = log.load()
-        meta = _identify(folder, stored, log, member_id, members, files)
+        meta = _identify(folder, stored, log, member_id, members, files, fresh)
         snapshots = SnapshotStore(folder / "snap", meta.cluster_id, files, schema=schema)
         snapshots.clean()
         snapshot = choose_snapshot(snapshots, stored)
@@ -104,23 +154,28 @@ def _identify(
     member_id: int,
     members: Sequence[Member],
     files: Files,
+    fresh: Meta | None,
 ) -> Meta:
+    """The directory's `meta`; a new directory gets `fresh`, and is refused when that is None."""
     path = folder / "meta"
     meta = read_meta(path)
     if meta is not None:
         check_meta(path, meta, member_id, members)
         if not log.segments:
-            raise StateError(
-                f"{folder / 'log'}: the log of this controller is missing; restore it from a copy"
-            )
+            mend = "restore it from a copy" if len(members) == 1 else LOST
+            raise StateError(f"{folder / 'log'}: the log of this controller is missing; {mend}")
         return meta
     if stored.base != ORIGIN or stored.entries or stored.hard.term or any((folder / "snap").iterdir()):
         raise StateError(f"{path}: missing, but the directory holds a log; restore it from a copy")
+    if fresh is None:
+        raise StateError(
+            f"{folder}: is empty; run `spurctld raft init` for a new cluster, "
+            "`spurctld raft seed` for a lost directory"
+        )
     if not log.segments:
         log.write(HardState(), 1, ())
-    meta = new_meta(member_id, members)
-    write_meta(path, meta, files)
-    return meta
+    write_meta(path, fresh, files)
+    return fresh
 
 
 def choose_snapshot(snapshots: SnapshotStore, stored: Stored) -> SnapshotMeta:

@@ -9,7 +9,7 @@ bytes and a CRC over all of them, and nothing may follow it.  A file gets its na
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -38,11 +38,32 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Footer(msgspec.Struct, frozen=True):
-    """What the chunks add up to."""
+    """What the chunks add up to.  `digest`: of the state itself, equal on all members; empty = unknown."""
 
     chunks: int
     size: int
     crc: int
+    digest: str = ""
+
+
+def read_header(path: Path) -> Header:
+    """The header of a snapshot file, whoever's it is.
+
+    Raises:
+        BadSnapshot: it has none that can be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return _header(path, file)
+    except OSError as error:
+        raise BadSnapshot(f"{path}: {error.strerror}") from None
+
+
+def _header(path: Path, file: BinaryIO) -> Header:
+    if file.read(len(MAGIC)) != MAGIC:
+        raise BadSnapshot(f"{path}: not a snapshot file")
+    kind, payload = _next(path, file, 0)
+    return _decode(path, kind == b"H", payload, Header)
 
 
 class SnapshotStore:
@@ -73,8 +94,13 @@ class SnapshotStore:
         found = (_position_of(path) for path in self._folder.iterdir())
         return sorted((meta for meta in found if meta is not None), key=_age, reverse=True)
 
-    def write(self, meta: SnapshotMeta, chunks: Iterable[bytes]) -> int:
+    def write(
+        self, meta: SnapshotMeta, chunks: Iterable[bytes], digest: Callable[[], str] | None = None
+    ) -> int:
         """Durable under its final name on return; its size in bytes.
+
+        Args:
+            digest: of the state that the chunks hold; called after the last of them.
 
         Raises:
             OSError: the system refused; nothing but a .tmp file is left.
@@ -84,7 +110,7 @@ class SnapshotStore:
         tmp.unlink(missing_ok=True)
         fd = self._files.create(tmp)
         try:
-            size = self._write(fd, meta, chunks)
+            size = self._write(fd, meta, chunks, digest or str)
             self._files.datasync(fd)
         finally:
             self._files.close(fd)
@@ -92,7 +118,7 @@ class SnapshotStore:
         self._files.sync_dir(self._folder)
         return size
 
-    def _write(self, fd: int, meta: SnapshotMeta, chunks: Iterable[bytes]) -> int:
+    def _write(self, fd: int, meta: SnapshotMeta, chunks: Iterable[bytes], digest: Callable[[], str]) -> int:
         header = Header(FORMAT, meta.index, meta.term, self._cluster_id, self._schema)
         written = count = total = crc = 0
         self._files.write(fd, MAGIC)
@@ -107,31 +133,37 @@ class SnapshotStore:
             total += len(chunk)
             crc = zlib.crc32(chunk, crc)
             written += put(count, b"C", chunk)
-        return written + put(count + 1, b"F", msgspec.msgpack.encode(Footer(count, total, crc)))
+        footer = Footer(count, total, crc, digest())
+        return written + put(count + 1, b"F", msgspec.msgpack.encode(footer))
 
-    def verify(self, meta: SnapshotMeta) -> None:
-        """Read it all.
+    def verify(self, meta: SnapshotMeta) -> Footer:
+        """Read it all; what its footer says.
 
         Raises:
             BadSnapshot: the text names file and fault.
         """
-        for _ in self.read(meta):
-            pass
+        chunks = self._open(meta)
+        while True:
+            try:
+                next(chunks)
+            except StopIteration as end:
+                footer: Footer = end.value
+                return footer
 
     def read(self, meta: SnapshotMeta) -> Iterator[bytes]:
         """The chunks.  Raises BadSnapshot at the latest after the last one: `verify` before use."""
+        yield from self._open(meta)
+
+    def _open(self, meta: SnapshotMeta) -> Generator[bytes, None, Footer]:
         path = self.path(meta)
         try:
             with path.open("rb") as file:
-                yield from self._read(path, file, meta)
+                return (yield from self._read(path, file, meta))
         except OSError as error:
             raise BadSnapshot(f"{path}: {error.strerror}") from None
 
-    def _read(self, path: Path, file: BinaryIO, meta: SnapshotMeta) -> Iterator[bytes]:
-        if file.read(len(MAGIC)) != MAGIC:
-            raise BadSnapshot(f"{path}: not a snapshot file")
-        kind, payload = _next(path, file, 0)
-        header = _decode(path, kind == b"H", payload, Header)
+    def _read(self, path: Path, file: BinaryIO, meta: SnapshotMeta) -> Generator[bytes, None, Footer]:
+        header = _header(path, file)
         if header.format != FORMAT or header.schema > self._schema:
             raise BadSnapshot(f"{path}: written by a newer release")
         if header.cluster_id != self._cluster_id:
@@ -149,10 +181,12 @@ class SnapshotStore:
             total += len(payload)
             crc = zlib.crc32(payload, crc)
             yield payload
-        if _decode(path, True, payload, Footer) != Footer(count, total, crc):
+        footer = _decode(path, True, payload, Footer)
+        if (footer.chunks, footer.size, footer.crc) != (count, total, crc):
             raise BadSnapshot(f"{path}: the footer does not fit the {count} chunks")
         if file.read(1):
             raise BadSnapshot(f"{path}: something follows the footer")
+        return footer
 
     def prune(self) -> None:
         """Remove all but the newest two."""
