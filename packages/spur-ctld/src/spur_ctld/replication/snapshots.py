@@ -188,6 +188,22 @@ class SnapshotStore:
             raise BadSnapshot(f"{path}: something follows the footer")
         return footer
 
+    def adopt(self, received: Path, meta: SnapshotMeta) -> None:
+        """Give a file that came from another member its final name, durably, if it is what it should be.
+
+        Args:
+            received: a `.tmp` file in the store's folder, its contents synced.
+
+        Raises:
+            BadSnapshot: torn, damaged, of another cluster or position; the file stays as it is.
+            OSError: the system refused.
+        """
+        with received.open("rb") as file:
+            for _ in self._read(received, file, meta):
+                pass
+        self._files.rename(received, self.path(meta))
+        self._files.sync_dir(self._folder)
+
     def prune(self) -> None:
         """Remove all but the newest two."""
         gone = self.list()[KEPT:]
