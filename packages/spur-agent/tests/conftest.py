@@ -76,6 +76,12 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
         self.unauthenticated_beats = 0
         self.term = 1
         self.heartbeat_secs = 1
+        #: What the group looks like, told with a registration.
+        self.controllers: list[str] = []
+        #: It passes calls on and names this leader with the answers.
+        self.leader = ""
+        #: It refuses calls because it does not lead; "" = it does not know who does.
+        self.not_leader: str | None = None
         self.port = 0
         self._server: Any = None
 
@@ -90,26 +96,45 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
             await self._server.stop(0)
             self._server = None
 
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
     def _note(self, name: str, context: Any) -> None:
         header = dict(context.invocation_metadata()).get("authorization", "")
         self.headers.setdefault(name, []).append(header)
 
+    async def _route(self, context: Any) -> None:
+        """What a controller that does not lead does with a call."""
+        if self.not_leader is not None:
+            hint = (("x-spur-leader", self.not_leader),) if self.not_leader else ()
+            code = (("x-spur-code", "not_leader"),)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not the leader", (*code, *hint))
+        if self.leader:
+            await context.send_initial_metadata((("x-spur-leader", self.leader),))
+
     async def RegisterAgent(self, request: Any, context: Any) -> pb.RegisterAgentResponse:
         self._note("RegisterAgent", context)
+        await self._route(context)
         self.registrations.append(request)
         token = mint.mint_node(KEY.encode(), request.node, now=time.time(), cluster="test")
         return pb.RegisterAgentResponse(
-            node_token=token, cluster_name="test", heartbeat_secs=self.heartbeat_secs, term=self.term
+            node_token=token,
+            cluster_name="test",
+            heartbeat_secs=self.heartbeat_secs,
+            term=self.term,
+            controllers=self.controllers,
         )
 
     async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:
         self._note("Heartbeat", context)
+        await self._route(context)
         if self.unauthenticated_beats:
             self.unauthenticated_beats -= 1
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "credential expired 5 s ago")
         self.beats.append(request)
         again, self.register_again = self.register_again, False
-        return pb.HeartbeatResponse(register_again=again)
+        return pb.HeartbeatResponse(register_again=again, term=self.term)
 
     async def DeregisterAgent(self, request: Any, context: Any) -> pb.DeregisterAgentResponse:
         self.farewells.append(request)
@@ -140,6 +165,7 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
         return [e.state for e in self.recoveries if (e.rid.job_id, e.rid.run_attempt, e.rid.step_id) == rid]
 
     async def ReportJobStatus(self, request: Any, context: Any) -> pb.ReportJobStatusResponse:
+        await self._route(context)
         self.reports.append(request)
         if self.silent:
             await asyncio.sleep(3600)
@@ -306,8 +332,85 @@ def base(user: User) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+class Wire:
+    """A way to a controller that can be closed without a word: connections stand, nothing passes."""
+
+    def __init__(self, target: ScriptedController) -> None:
+        self._target = target
+        self._open = asyncio.Event()
+        self._open.set()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def cut(self) -> None:
+        self._open.clear()
+
+    def mend(self) -> None:
+        self._open.set()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        ends = [writer]
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await self._open.wait()
+            source, sink = await asyncio.open_connection("127.0.0.1", self._target.port)
+            ends.append(sink)
+            await asyncio.gather(self._pump(reader, sink), self._pump(source, writer))
+        for end in ends:
+            end.close()
+            with contextlib.suppress(OSError):
+                await end.wait_closed()
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(1 << 16):
+            await self._open.wait()
+            sink.write(data)
+            await sink.drain()
+        sink.close()
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@pytest_asyncio.fixture
+async def wire_to() -> AsyncIterator[Callable[[ScriptedController], Any]]:
+    """Makes a way to a controller that can be cut."""
+    made: list[Wire] = []
+
+    async def make(target: ScriptedController) -> Wire:
+        made.append(Wire(target))
+        await made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.stop()
+
+
 @pytest_asyncio.fixture
 async def controller() -> AsyncIterator[ScriptedController]:
+    made = ScriptedController()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest_asyncio.fixture
+async def deputy() -> AsyncIterator[ScriptedController]:
+    """A second controller."""
     made = ScriptedController()
     await made.start()
     yield made

@@ -12,13 +12,13 @@ from grpc import aio
 from spur_agent import launch, trust
 from spur_agent.allocation import AllocationTable
 from spur_agent.claim import Claim
-from spur_agent.control_calls import Terms
 from spur_agent.environment import NodeContext
 from spur_agent.hooks import Hooks
 from spur_agent.ledger import Ledger
 from spur_agent.local_spec import NodeRules
 from spur_agent.prolog import Prologs
 from spur_agent.sessions import Phase, Session, SessionTable
+from spur_agent.terms import Terms
 from spur_auth import mint
 from spur_core.ids import RuntimeId
 from spur_proto import agent_pb2 as pb

@@ -15,13 +15,13 @@ from spur_agent.keeper import Keeper
 from spur_agent.logs import value
 from spur_agent.report import exit_message
 from spur_agent.sessions import Phase, Session, SessionTable
+from spur_agent.terms import Terms
 from spur_core.errors import (
     BusyError,
     IdentityMismatch,
     NotFound,
     RequestError,
     Unreachable,
-    WrongState,
 )
 from spur_core.ids import STEP_BATCH, STEP_EXTERN, RuntimeId
 from spur_proto import agent_pb2 as pb
@@ -56,27 +56,6 @@ def _means(request: pb.AgentCancelJobRequest, step_id: int) -> bool:
     return step_id != STEP_EXTERN and not (request.steps_only and step_id == STEP_BATCH)
 
 
-class Terms:
-    """The highest controller term seen; a deposed controller must not launch or kill."""
-
-    def __init__(self) -> None:
-        self.highest = 0
-
-    def see(self, term: int) -> None:
-        """A controller with that term has been accepted."""
-        self.highest = max(self.highest, term)
-
-    def check(self, term: int) -> None:
-        """Refuse a lower term, remember a higher one.
-
-        Raises:
-            WrongState: it is lower.
-        """
-        if term < self.highest:
-            raise WrongState(f"term {term} is over, the controller's term is {self.highest}")
-        self.highest = term
-
-
 class ControlCalls:
     """Answers CancelJob, SuspendJob and ProbeStepd."""
 
@@ -105,6 +84,7 @@ class ControlCalls:
             raise RequestError("steps_only goes with a signal, and not with batch_only")
         self._terms.check(request.term)
         targets = await self._settled(rid, lambda step: _means(request, step))
+        self._terms.check(request.term)  # meanwhile another controller may lead
         if number is None:
             await self._end_undecided(request)
         acted = await _all([self._act(session, request, number) for session in targets])
@@ -136,6 +116,7 @@ class ControlCalls:
             raise RequestError("rid: job and attempt must be given")
         self._terms.check(request.term)
         targets = await self._settled(rid, lambda step: True)
+        self._terms.check(request.term)
         if not targets:
             held = [str(s.rid) for s in self._table.of_job(rid.job_id) if s.active]
             asked = f"{rid.job_id}.{rid.run_attempt}" + (f".{rid.step_id}" if rid.HasField("step_id") else "")
@@ -233,11 +214,15 @@ class ControlCalls:
 
         Raises:
             RequestError: the identity is not complete.
+            StaleTerm: the controller that asks leads no more.
             BusyError: it is being launched, or is to get another supervisor.
         """
         rid = request.rid
         if not rid.job_id or not rid.run_attempt or not rid.HasField("step_id"):
             raise RequestError("rid: job, attempt and step must be given")
+        if request.term:  # a controller of the release before tells none
+            # What is not here at this answer must not come here by a late launch of a lower term.
+            self._terms.check(request.term)
         session = self._table.get(RuntimeId(rid.job_id, rid.run_attempt, rid.step_id))
         if session is not None and session.undecided and self._keeper.verdicts_come():
             # "Not active" would not be true of what it held, and would cost the whole allocation.

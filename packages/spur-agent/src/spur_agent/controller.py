@@ -1,4 +1,9 @@
-"""Calls to the controllers: one channel per endpoint, tried in order, with this node's credential."""
+"""Calls to the controllers, with this node's credential: to the leader if it is known, else in order.
+
+A controller that does not lead passes calls on, or refuses them; either way it names the leader in the
+metadata, and the next call goes there.  One that accepts connections and says nothing (it is stopped, or the
+way to it is closed) is noticed by the channel's own questions and by the short deadline of a call.
+"""
 
 import asyncio
 import logging
@@ -12,12 +17,20 @@ from grpc import aio
 from spur_agent.node_proof import NodeProof
 from spur_auth import mint
 from spur_core.errors import RequestError, Unauthenticated, Unreachable
+from spur_core.route import Route
 from spur_proto import controller_pb2_grpc
 
 log = logging.getLogger(__name__)
 
 CONNECT_SECS: Final = 2.0
 CALL_SECS: Final = 10.0
+#: The same where there is another controller to go to.
+QUICK_CONNECT_SECS: Final = 1.0
+QUICK_CALL_SECS: Final = 5.0
+#: Where a controller that does not lead names the one that does, `host:port`.
+LEADER_KEY: Final = "x-spur-leader"
+#: With it a refusal is a controller's own word and not the transport's.
+CODE_KEY: Final = "x-spur-code"
 #: Life of a credential the agent makes for itself until the controller has given it a token.
 _OWN_TTL_SECS: Final = 3600.0
 
@@ -27,12 +40,22 @@ _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.keepalive_time_ms", 60000),
     # An endpoint must not share the back-off of another channel to it.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
 )
-_TRY_NEXT: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+#: A call in flight asks a quiet connection whether the other side is there: sooner where that helps.
+_ALONE: Final = (("grpc.keepalive_time_ms", 60_000),)
+_IN_GROUP: Final = (
+    ("grpc.keepalive_time_ms", 1000),
+    ("grpc.keepalive_timeout_ms", 1000),
+    ("grpc.http2.ping_timeout_ms", 1000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+#: Not answers; what a controller that is going down says too.
+_TRY_NEXT: Final = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
+)
 
 
 class Refused(RequestError):
@@ -121,22 +144,60 @@ async def _connected(channel: Any, endpoint: str) -> None:
         await channel.wait_for_state_change(state)
 
 
+def _texts(*parts: Any) -> dict[str, str]:
+    """What metadata of an answer say as text; of a repeated key the last."""
+    return {key: value for part in parts for key, value in part or () if isinstance(value, str)}
+
+
+class _Elsewhere(Unreachable):
+    """This controller did not answer the call.
+
+    Attributes:
+        leader: who does, by its word; "" = not said.
+        reached: it is there, but cannot serve.
+    """
+
+    def __init__(self, text: str, leader: str = "", *, reached: bool = False) -> None:
+        super().__init__(text)
+        self.leader = leader
+        self.reached = reached
+
+
 class ControllerLink:
-    """Talks to whichever controller answers, beginning with the one that answered last.
+    """Talks to the leading controller, found through whichever one answers.
 
     Args:
-        endpoints: HOST:PORT each, at least one.
+        endpoints: HOST:PORT each, at least one; others are learned.
     """
 
     def __init__(self, endpoints: Sequence[str], credential: NodeCredential) -> None:
-        self._endpoints = tuple(endpoints)
+        self._route = Route(endpoints)
         self._credential = credential
         self._channels: dict[str, Any] = {}
         self._stubs: dict[str, controller_pb2_grpc.SlurmControllerStub] = {}
-        self._preferred = 0
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Every controller that is known, in order."""
+        return tuple(self._route.known)
+
+    def learn(self, controllers: Sequence[str]) -> None:
+        """The whole group, as one of it told.  Of one that is alone the configured address is enough."""
+        alone = not self._route.several
+        if len(controllers) > 1 and self._route.learn(controllers):
+            log.info("controllers known=%s", ",".join(self._route.known))
+            if alone:
+                # Opened for a controller without a deputy: such channels wait too long.
+                self._forget_channels()
 
     async def call(self, name: str, request: Any, timeout: float = CALL_SECS) -> Any:
         """The answer to one RPC of the controller.
+
+        Each controller is asked once, so nobody is waited for who may come back: that is the caller's.
+
+        Args:
+            timeout: seconds for each of them; less where there are several.
 
         Raises:
             Unauthenticated: the credential is not accepted.
@@ -144,32 +205,49 @@ class ControllerLink:
             Unreachable: no controller answers.
         """
         last = "no controller is configured"
-        for turn in range(len(self._endpoints)):
-            index = (self._preferred + turn) % len(self._endpoints)
-            endpoint = self._endpoints[index]
+        tried: set[str] = set()
+        while (endpoint := self._route.next(tried)) is not None:
+            tried.add(endpoint)
             try:
-                answer = await self._call_at(endpoint, name, request, timeout)
-            except Unreachable as error:
+                answer, leader = await self._call_at(endpoint, name, request, timeout)
+            except _Elsewhere as error:
                 last = error.text
+                if error.reached:
+                    self._route.refused(endpoint, error.leader)
+                else:
+                    self._route.lost(endpoint)
                 continue
-            self._preferred = index
+            self._route.answered(endpoint, leader)
             return answer
         raise Unreachable(last)
 
-    async def _call_at(self, endpoint: str, name: str, request: Any, timeout: float) -> Any:
+    async def _call_at(self, endpoint: str, name: str, request: Any, timeout: float) -> tuple[Any, str]:
+        """(answer, the leader if another one passed it on)."""
+        several = self._route.several
         stub = self._stub(endpoint)
         channel = self._channels[endpoint]
+        connect = QUICK_CONNECT_SECS if several else CONNECT_SECS
         try:
-            async with asyncio.timeout(CONNECT_SECS):
+            async with asyncio.timeout(connect):
                 await _connected(channel, endpoint)
+        except Unreachable as error:
+            raise _Elsewhere(error.text) from None
         except TimeoutError:
-            raise Unreachable(f"{endpoint}: no connection within {CONNECT_SECS:g} s") from None
+            raise _Elsewhere(f"{endpoint}: no connection within {connect:g} s") from None
+        call = getattr(stub, name)(
+            request,
+            timeout=min(timeout, QUICK_CALL_SECS) if several else timeout,
+            metadata=self._credential.metadata(),
+        )
         try:
-            return await getattr(stub, name)(request, timeout=timeout, metadata=self._credential.metadata())
+            answer = await call
+            return answer, _texts(await call.initial_metadata()).get(LEADER_KEY, "")
         except aio.AioRpcError as error:
             text = f"{name} at {endpoint}: {error.details() or error.code().name}"
             if error.code() in _TRY_NEXT:
-                raise Unreachable(text) from None
+                said = _texts(error.initial_metadata(), error.trailing_metadata())
+                reached = CODE_KEY in said or LEADER_KEY in said
+                raise _Elsewhere(text, said.get(LEADER_KEY, ""), reached=reached) from None
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
                 self._credential.forget()
                 raise Unauthenticated(text) from None
@@ -178,15 +256,28 @@ class ControllerLink:
     def _stub(self, endpoint: str) -> controller_pb2_grpc.SlurmControllerStub:
         stub = self._stubs.get(endpoint)
         if stub is None:
-            channel = aio.insecure_channel(endpoint, options=_OPTIONS)
+            options = (*_OPTIONS, *(_IN_GROUP if self._route.several else _ALONE))
+            channel = aio.insecure_channel(endpoint, options=options)
             self._channels[endpoint] = channel
             stub = self._stubs[endpoint] = controller_pb2_grpc.SlurmControllerStub(channel)
         return stub
+
+    def _forget_channels(self) -> None:
+        """The next call opens new ones; calls in flight on the old ones may end."""
+        for channel in self._channels.values():
+            task = asyncio.create_task(channel.close(grace=CALL_SECS))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        self._channels.clear()
+        self._stubs.clear()
 
     async def close(self) -> None:
         """Close every channel; calls in flight end."""
         channels = list(self._channels.values())
         self._channels.clear()
         self._stubs.clear()
+        for task in list(self._closing):
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         for channel in channels:
             await channel.close(grace=None)

@@ -22,7 +22,7 @@ from grpc import aio
 from spur_agent import discovery, environment, hooks, killmode, local_spec, own_groups, sdnotify, trust
 from spur_agent.allocation import AllocationTable
 from spur_agent.bring_up import BringUp
-from spur_agent.control_calls import ControlCalls, Terms
+from spur_agent.control_calls import ControlCalls
 from spur_agent.controller import ControllerLink, NodeCredential
 from spur_agent.cpu_places import read_places
 from spur_agent.gate import Gate
@@ -44,11 +44,11 @@ from spur_agent.sessions import SessionTable
 from spur_agent.settings import Settings, advertised_address, bound_address
 from spur_agent.spawner import ExecSource, Spawner, SpawnerProcess, SupervisorSource
 from spur_agent.streams import Streams
+from spur_agent.terms import Terms
 from spur_core.config.address import join_address, split_address
 from spur_core.errors import StateError
 from spur_core.linux import cgroup_layout
 from spur_proto import agent_pb2_grpc
-from spur_proto import controller_pb2 as pb
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Daemon:
         self._allocation = AllocationTable(
             self._resources.cpu_ids, self._resources.memory_mb, self._resources.gres
         )
-        self._terms = Terms()
+        self._terms = Terms(runtime.paths.runtime).load()
         self._credential = NodeCredential(
             settings.key,
             settings.node,
@@ -260,15 +260,12 @@ class Daemon:
             self._link,
             self._credential,
             self._table.snapshot,
-            self._registered,
             self._keeper.beat_heard,
+            self._terms.see,
+            self._keeper.wake,
         )
         self._keeper.beat_now = member.beat_now
         return member
-
-    def _registered(self, answer: pb.RegisterAgentResponse) -> None:
-        self._terms.see(answer.term)
-        self._keeper.wake()
 
     async def _drain(self, reason: str) -> None:
         log.error("node_fault reason=%s", value(reason))

@@ -25,7 +25,6 @@ from spur_agent import accounts, claim, environment, hook_env, hooks, local_spec
 from spur_agent import share as shares
 from spur_agent.allocation import AllocationTable, NoRoom, Owner, Want
 from spur_agent.bring_up import BringUp, DirectoryTaken, LaunchFailed, write_session
-from spur_agent.control_calls import Terms
 from spur_agent.hooks import HookFiles
 from spur_agent.keeper import Keeper
 from spur_agent.ledger import Ledger
@@ -35,6 +34,7 @@ from spur_agent.prolog import PrologFailed, PrologInterrupted, Prologs
 from spur_agent.sessions import Phase, Session, SessionTable
 from spur_agent.share import Share
 from spur_agent.spawner import SpawnFailed
+from spur_agent.terms import Terms
 from spur_core import faults
 from spur_core.errors import (
     AccessDenied,
@@ -65,6 +65,7 @@ class Order(NamedTuple):
     rid: RuntimeId
     wire: pb.LaunchSpec
     digest: str
+    term: int
 
     @property
     def owner(self) -> Owner:
@@ -137,7 +138,7 @@ class Launcher:
         )
         if wire.uid == 0 and os.geteuid() == 0 and not site.rules.allow_root_jobs:
             raise AccessDenied("jobs of root are not allowed on this node ([auth] allow_root_jobs)")
-        return Order(rid, wire, digest)
+        return Order(rid, wire, digest, request.term)
 
     async def launch(self, request: pb.LaunchJobRequest) -> pb.LaunchJobResponse:
         """The answer to LaunchJob.  A launch goes on when its caller hangs up: the controller asks again."""
@@ -213,6 +214,7 @@ class Launcher:
     async def _attempt(self, order: Order) -> Answer:
         """Begin an attempt here; the job's turn is held until it runs."""
         async with self._turn(order.rid.job_id):
+            self._site.terms.check(order.term)
             held = self._site.table.get(order.rid)
             if held is not None:
                 return self._repeated(order, held)
@@ -250,6 +252,9 @@ class Launcher:
         await self._displace(order.rid)
         files = await self._find_hooks()
         wanted = tuple((g.name, g.type, g.count) for g in wire.slice.gres)
+        # Once it is in the table a later leader's probe or kill meets it.  Until then it was told that
+        # nothing is here, so that an order which it has overtaken must not be carried out any more.
+        site.terms.check(order.term)
         had = order.owner in site.allocation.held()
         share = shares.whole(
             site.allocation.reserve(order.owner, Want(wire.slice.cpus, wire.slice.memory_mb, wanted))
@@ -317,6 +322,7 @@ class Launcher:
         """Steps of an attempt come up side by side; only their parts are chosen one after the other."""
         while True:
             async with self._turn(order.rid.job_id):
+                self._site.terms.check(order.term)
                 held = self._site.table.get(order.rid)
                 if held is None:
                     parent = self._parent(order)

@@ -27,6 +27,8 @@ _LAST_PAUSE: Final = 30.0
 _DEFAULT_BEAT: Final = 30.0
 #: Between two tries of a heartbeat that nobody heard.
 _BEAT_RETRY: Final = 3.0
+#: A heartbeat that takes longer was not heard.
+_BEAT_SECS: Final = 3.0
 #: What a farewell may take of the five seconds that a stop has.
 _FAREWELL_SECS: Final = 2.0
 
@@ -61,8 +63,9 @@ class Membership:
 
     Args:
         snapshot: what is held now.
-        on_registered: called with each accepted registration's answer.
         on_beat: called after each heartbeat whose snapshot the controller has.
+        on_term: called with the term of the controller that leads, at each registration and heartbeat.
+        on_back: called when a controller answers again, or another one leads: what waits can be told now.
     """
 
     def __init__(
@@ -72,16 +75,19 @@ class Membership:
         link: ControllerLink,
         credential: NodeCredential,
         snapshot: Snapshot,
-        on_registered: Callable[[pb.RegisterAgentResponse], None],
         on_beat: Callable[[], None],
+        on_term: Callable[[int], None],
+        on_back: Callable[[], None],
     ) -> None:
         self._identity = identity
         self._resources = resources
         self._link = link
         self._credential = credential
         self._snapshot = snapshot
-        self._on_registered = on_registered
         self._on_beat = on_beat
+        self._on_term = on_term
+        self._on_back = on_back
+        self._term = 0
         self._beat_secs = _DEFAULT_BEAT
         self._renew_at = 0.0
         self._heard = True
@@ -121,17 +127,18 @@ class Membership:
         if answer.heartbeat_secs:
             self._beat_secs = float(answer.heartbeat_secs)
         self._renew_at = time.monotonic() + NODE_TTL_SECS / 2
+        self._link.learn(answer.controllers)
         log.info(
             "registered node=%s cluster=%s term=%d", self._identity.node, answer.cluster_name, answer.term
         )
-        self._on_registered(answer)
+        self._led_by(answer.term, back=True)
         self.registered.set()
 
     async def _beat(self) -> bool:
         """One heartbeat; False when the node has to register again."""
         if time.monotonic() >= self._renew_at:
             return False
-        held, self._heard = self._snapshot(), False
+        held, heard, self._heard = self._snapshot(), self._heard, False
         request = pb.HeartbeatRequest(
             node=self._identity.node,
             cpu_load=discovery.load_times_100(),
@@ -141,7 +148,7 @@ class Membership:
             held=held_messages(held or ()),
         )
         try:
-            answer: pb.HeartbeatResponse = await self._link.call("Heartbeat", request)
+            answer: pb.HeartbeatResponse = await self._link.call("Heartbeat", request, _BEAT_SECS)
         except Unauthenticated as error:
             log.warning("heartbeat_refused error=%s", value(error.text))
             return False
@@ -155,9 +162,17 @@ class Membership:
             log.info("register_again node=%s", self._identity.node)
             return False
         self._heard = True
+        self._led_by(answer.term, back=not heard)
         if held is not None:
             self._on_beat()
         return True
+
+    def _led_by(self, term: int, *, back: bool) -> None:
+        """A controller answered, in that term."""
+        self._on_term(term)
+        if back or term > self._term:
+            self._on_back()
+        self._term = max(self._term, term)
 
     def _retry_secs(self) -> float:
         """After a beat that nobody heard: a controller that is back should not wait a whole interval."""
