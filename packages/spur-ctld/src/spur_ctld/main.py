@@ -47,7 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; returns the exit code."""
     try:
         faults.arm(os.environ)
-        return _main(options.parse(sys.argv[1:] if argv is None else argv))
+        words = list(sys.argv[1:] if argv is None else argv)
+        if words[:1] == ["raft"]:
+            from spur_ctld.raft_tools.cli import run
+
+            return run(words[1:])
+        return _main(options.parse(words))
     except SpurError as error:
         _complain(_problems(error))
         return EXIT_FAILED
@@ -66,6 +71,7 @@ def _main(opts: options.Options) -> int:
         if opts.config is not None:
             raise
         config = default_config()
+    config = options.in_group(config, opts.raft_listen, opts.node_id)
     logs.set_up(opts.log_level or config.logging.level, config.logging.format)
     if opts.check_config:
         _check(config, opts)
@@ -103,8 +109,22 @@ def _check(config: "object", opts: options.Options) -> None:
     judged = posture(
         auth.plugin, auth.mode, resolve_jwt_key(config), listen, forced=auth.allow_none_off_loopback
     )
-    if judged.refusals:
-        raise ConfigError(list(judged.refusals))
+    problems = list(judged.refusals)
+    if len(config.controller.peers) > 1:
+        problems += _group_problems(config, opts.state_dir or Path(config.controller.state_dir))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _group_problems(config: "Config", state_dir: Path) -> list[str]:
+    """Why this host cannot be a member of its group."""
+    from spur_core.config import group
+    from spur_ctld.replication import certs
+
+    for warning in group.warnings(config):
+        log.warning("group text=%r", warning)
+    own, _ = group.members(config, socket.gethostname())
+    return certs.problems(group.tls_dir(config, state_dir), own, time.time())
 
 
 async def _serve(controller: "object") -> int:

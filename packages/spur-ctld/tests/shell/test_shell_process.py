@@ -120,7 +120,8 @@ def test_a_second_controller_on_the_same_directory(conf, tmp_path):
     [
         (("--frobnicate",), "unrecognized arguments: --frobnicate"),
         (("--rest-listen", "x:1"), "--rest-listen is not available in this release"),
-        (("--raft-listen", "x:1"), "--raft-listen is not available in this release"),
+        (("--raft-listen", "x:1"), "--raft-listen: a single controller opens no such port"),
+        (("--node-id", "2"), "--node-id 2: must be the position of this controller in"),
         (("--metrics-listen", "x:1"), "--metrics-listen is not available in this release"),
         (("--log-level", "loud"), "invalid choice: 'loud'"),
         (("-f", "/nonexistent/spur.conf"), "/nonexistent/spur.conf: no such file"),

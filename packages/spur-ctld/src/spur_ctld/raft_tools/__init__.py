@@ -1,0 +1,1 @@
+"""`spurctld raft ...`: making, inspecting and changing the directories of a group of controllers."""

@@ -1,0 +1,58 @@
+"""`spurctld raft init` and `spurctld raft gen-certs`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from spur_core.config.model import Config
+from spur_core.errors import ConfigError, StateError
+from spur_ctld.raft_tools.place import Place
+from spur_ctld.replication import certs
+from spur_ctld.replication.files import Files
+from spur_ctld.replication.recovery import init_directory
+
+Say = Callable[[str], None]
+
+
+def init(place: Place, say: Say) -> None:
+    """Make the directory of one member of a new cluster.
+
+    Raises:
+        StateError: there is anything already, or the certificates are missing.
+    """
+    cluster_id = place.cluster_id()
+    try:
+        place.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(f"state directory {place.state_dir}: {error.strerror}") from None
+    meta = init_directory(place.state_dir, place.member_id, place.members, Files(), cluster_id)
+    say(
+        f"{place.state_dir / 'raft'}: controller {place.member_id} of {len(place.members)}"
+        f" of the new cluster {meta.cluster_id}"
+    )
+
+
+def gen_certs(config: Config, out: Path, say: Say) -> None:
+    """Make the CA, unless it is there, and the certificates of the members that have none.
+
+    Raises:
+        ConfigError: the configuration names no group.
+        StateError: nothing is missing, or the directory cannot be used.
+    """
+    count = len(config.controller.peers)
+    if count <= 1:
+        raise ConfigError(
+            "[controller] peers: a single controller needs no certificates; name all members of the group"
+        )
+    ca = out / certs.CA_CERT
+    new = not ca.exists()
+    if new:
+        certs.make_ca(out)
+        say(f"{ca}: the CA of cluster {certs.cluster_id(ca)}; keep {out / certs.CA_KEY} in a safe place")
+    missing = [at for at in range(1, count + 1) if not certs.member_dir(out, at).exists()]
+    if not missing:
+        raise StateError(
+            f"{out}: every controller has a certificate already; to replace one, move its directory away"
+        )
+    for at in missing:
+        folder = certs.make_member(out, at)
+        say(f"{folder}: copy to raft_tls_dir of controller {at} ({config.controller.peers[at - 1]})")

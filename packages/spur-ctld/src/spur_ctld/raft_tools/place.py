@@ -1,0 +1,73 @@
+"""Which directory a tool works on, and whose it is by the configuration."""
+
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from spur_core.config import group
+from spur_core.config.loader import ConfigMissing, default_config, load_config
+from spur_core.config.model import Config
+from spur_ctld import options
+from spur_ctld.replication import certs
+from spur_ctld.replication.meta import Member
+
+
+class Place(NamedTuple):
+    """A member's directory.
+
+    Attributes:
+        config: with what the command line overrides.
+        member_id: of this member.
+        members: the whole group.
+    """
+
+    config: Config
+    state_dir: Path
+    member_id: int
+    members: tuple[Member, ...]
+
+    @property
+    def alone(self) -> bool:
+        """Whether the group has one member: then there are no certificates."""
+        return len(self.members) == 1
+
+    def cluster_id(self) -> str | None:
+        """What the group's CA says; None for a group of one.
+
+        Raises:
+            StateError: the CA cannot be read.
+        """
+        if self.alone:
+            return None
+        return certs.cluster_id(group.tls_dir(self.config, self.state_dir) / certs.CA_CERT)
+
+
+def read_config(path: Path | None) -> Config:
+    """The configuration; only the default file may be missing.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    try:
+        return load_config(path or options.DEFAULT_CONFIG)
+    except ConfigMissing:
+        if path is not None:
+            raise
+        return default_config()
+
+
+def state_dir_of(config: Config, given: Path | None) -> Path:
+    """`--state-dir`, else what the configuration says."""
+    return given or Path(config.controller.state_dir)
+
+
+def find(config_path: Path | None, state_dir: Path | None, node_id: int | None) -> Place:
+    """From the command line and the configuration file.
+
+    Raises:
+        ConfigError, UsageError: the file, or this member's place in it.
+    """
+    config = options.in_group(read_config(config_path), None, node_id)
+    own, found = group.members(config, socket.gethostname())
+    members = tuple(Member(*one) for one in found)
+    return Place(config, state_dir_of(config, state_dir), own, members)
