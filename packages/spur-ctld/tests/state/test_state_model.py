@@ -246,7 +246,10 @@ def make_machine(sim_class):
             elif word == "stop":
                 self.sim.stop(job.job_id, step_id, attempt=attempt, hard=data.draw(st.booleans()))
             elif word == "forget":
-                self.sim.do(ops.StepForget(at=0, job_id=job.job_id, attempt=attempt, step_id=step_id))
+                done = self.sim.do(ops.StepForget(at=0, job_id=job.job_id, attempt=attempt, step_id=step_id))
+                if done.refusal is None:
+                    # It never was: an interactive one, which has a fixed id, may be made again.
+                    self.made.discard((job.job_id, attempt, step_id))
             else:
                 self.sim.gone(job.job_id, step_id, node, attempt=attempt, lost=word == "lost")
             self.watch()

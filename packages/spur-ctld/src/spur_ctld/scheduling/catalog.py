@@ -6,7 +6,7 @@ import msgspec
 
 from spur_ctld.ledger import Ledger
 from spur_ctld.state.apply_nodes import members
-from spur_ctld.state.events import ConfigChanged, Event, NodeChanged
+from spur_ctld.state.events import ConfigChanged, Event, NodeChanged, StateReplaced
 from spur_ctld.state.records import Partition
 
 
@@ -19,7 +19,7 @@ class Catalog:
         ledger.subscribe(self._on_events)
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        if any(isinstance(event, (ConfigChanged, NodeChanged)) for event in events):
+        if any(isinstance(event, (ConfigChanged, NodeChanged, StateReplaced)) for event in events):
             self._partitions = None
 
     def partitions(self) -> dict[str, Partition]:

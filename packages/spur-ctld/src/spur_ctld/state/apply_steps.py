@@ -22,7 +22,7 @@ from spur_ctld.state.ops import (
     StepLaunched,
     StepResult,
 )
-from spur_ctld.state.records import Answer, Exit, Job, NodeExit, Step, StepAsk, StepStop
+from spur_ctld.state.records import Exit, Job, NodeExit, Step, StepAsk, StepStop
 from spur_ctld.state.step_layout import Placed
 from spur_ctld.state.targets import ALREADY_DONE, DENIED, NO_SUCH_JOB, may
 
@@ -138,7 +138,7 @@ def create(state: ClusterState, op: StepCreate) -> StepResult:
     )
     result = StepResult(attempt=op.attempt, step_id=step_id)
     if op.request_id:
-        state.answers[op.request_id] = Answer(result=msgspec.msgpack.encode(result), at=op.at)
+        state.remember(op.request_id, msgspec.msgpack.encode(result), op.at)
     state.emit(JobChanged(op.job_id))
     return result
 

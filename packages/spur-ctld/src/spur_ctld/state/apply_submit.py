@@ -8,7 +8,7 @@ from spur_ctld.state.accounting_rows import put_job_row
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import JobChanged, JobQueued
 from spur_ctld.state.ops import Refusal, Submit, SubmitResult
-from spur_ctld.state.records import Answer, Job
+from spur_ctld.state.records import Job
 
 
 def submit(state: ClusterState, op: Submit) -> SubmitResult:
@@ -27,7 +27,7 @@ def submit(state: ClusterState, op: Submit) -> SubmitResult:
     put_job_row(state, job)
     result = SubmitResult(job_id=job.job_id)
     if op.request_id:
-        state.answers[op.request_id] = Answer(result=msgspec.msgpack.encode(result), at=op.at)
+        state.remember(op.request_id, msgspec.msgpack.encode(result), op.at)
     state.emit(JobChanged(job.job_id))
     state.emit(JobQueued(job.job_id))
     return result

@@ -12,6 +12,9 @@ from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Setti
 
 GresUse = dict[tuple[str, str], int]
 
+#: Answers to request ids that are kept at most; the oldest go first.
+MOST_ANSWERS = 100_000
+
 
 class NodeUse:
     """What attempts hold on one node."""
@@ -59,6 +62,8 @@ class ClusterState:
         self.acct_seq = 0
         #: Index of the last applied entry.
         self.applied = 0
+        #: The latest instant that any entry was stamped with; leaders with slower clocks do not go behind it.
+        self.time = 0.0
         # Derived.
         self.pending: set[int] = set()
         self.active: set[int] = set()
@@ -186,6 +191,13 @@ class ClusterState:
         events = tuple({(type(event), event): event for event in self._events}.values())
         self._events.clear()
         return events
+
+    def remember(self, key: str, result: bytes, at: float) -> None:
+        """Keep the answer to a request id."""
+        self.answers[key] = Answer(result=result, at=at)
+        if len(self.answers) > MOST_ANSWERS:
+            # In the order in which they came, which snapshots keep.
+            del self.answers[next(iter(self.answers))]
 
     def put_row(self, row: AcctRow) -> None:
         """Queue a row for the database; it replaces an older version."""

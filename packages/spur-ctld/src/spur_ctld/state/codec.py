@@ -29,6 +29,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     next_job_id: int
     acct_seq: int
     settings: Settings
+    time: float = 0.0
 
 
 class Jobs(msgspec.Struct, frozen=True, tag="jobs"):
@@ -87,7 +88,7 @@ def freeze(state: ClusterState) -> Iterator[bytes]:
     Only the dictionaries are copied before the first chunk is asked for; records never change, so the
     rest may be encoded later and in another thread.
     """
-    head = Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings)
+    head = _head(state)
     parts: list[tuple[Callable[[list[Any]], Any], list[Any]]] = [
         (Jobs, list(state.jobs.values())),
         (Nodes, list(state.nodes.values())),
@@ -95,14 +96,15 @@ def freeze(state: ClusterState) -> Iterator[bytes]:
         (Outbox, list(state.outbox.values())),
         (StepOutbox, list(state.step_outbox.values())),
     ]
-    answers = dict(state.answers)
+    answers = list(state.answers.items())
 
     def chunks() -> Iterator[bytes]:
         yield _encoder.encode(head)
         for make, items in parts:
             for at in range(0, len(items), CHUNK):
                 yield _encoder.encode(make(items[at : at + CHUNK]))
-        yield _encoder.encode(Answers(answers))
+        for at in range(0, len(answers), CHUNK):
+            yield _encoder.encode(Answers(dict(answers[at : at + CHUNK])))
 
     return chunks()
 
@@ -128,6 +130,7 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
             state.next_job_id = chunk.next_job_id
             state.acct_seq = chunk.acct_seq
             state.settings = chunk.settings
+            state.time = chunk.time
         elif isinstance(chunk, Jobs):
             for job in chunk.items:
                 request = msgspec.structs.replace(
@@ -150,11 +153,15 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
     return state
 
 
+def _head(state: ClusterState) -> Head:
+    return Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings, state.time)
+
+
 def digest(state: ClusterState) -> str:
     """Equal for equal states, whatever way they came about."""
     found = hashlib.sha256()
-    head = Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings)
-    found.update(_encoder.encode(head))
+    # `apply` never looks at the time, and a refused operation changes nothing else.
+    found.update(_encoder.encode(msgspec.structs.replace(_head(state), time=0.0)))
     tables: list[dict[Any, Any]] = [
         state.jobs,
         state.nodes,

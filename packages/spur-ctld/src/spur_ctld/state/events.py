@@ -74,6 +74,10 @@ class ConfigChanged(NamedTuple):
     """Settings, partitions or overlays changed."""
 
 
+class StateReplaced(NamedTuple):
+    """The whole state was replaced by a snapshot: whatever was remembered of it is void."""
+
+
 Event = (
     JobChanged
     | JobQueued
@@ -86,4 +90,5 @@ Event = (
     | NodeChanged
     | OutboxGrew
     | ConfigChanged
+    | StateReplaced
 )

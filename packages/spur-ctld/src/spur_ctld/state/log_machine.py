@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from spur_ctld.state import codec
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.events import Event
+from spur_ctld.state.events import Event, StateReplaced
 from spur_ctld.state.machine import apply
 
 log = logging.getLogger(__name__)
@@ -37,3 +37,5 @@ class LogMachine:
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Replace the state."""
         self.state = codec.restore(chunks)
+        if self.on_events is not None:
+            self.on_events((StateReplaced(),))

@@ -19,6 +19,7 @@ from spur_ctld.state import (
     apply_nodes,
     apply_steps,
     apply_submit,
+    codec,
     dependencies,
     ops,
 )
@@ -31,13 +32,19 @@ __all__ = ["ClusterState", "apply"]
 
 
 def apply(state: ClusterState, index: int, op: "ops.AnyOp") -> "tuple[ops.AnyResult, tuple[Event, ...]]":
-    """Carry out `op`, the entry at `index`.
+    """Carry out `op`, the entry at `index`.  A repeat of a request that was carried out is only answered.
 
     Returns:
         The result for the proposer, and what the shell may have to do.
     """
     state.applied = index
-    result = _APPLY[type(op)](state, op)
+    state.time = max(state.time, op.at)
+    known = state.answers.get(op.key) if op.key else None
+    if known is not None:
+        return codec.decode_result(known.result), ()
+    result: ops.AnyResult = _APPLY[type(op)](state, op)
+    if op.key and result.refusal is None:
+        state.remember(op.key, codec.encode_result(result), op.at)
     return result, state.take_events()
 
 

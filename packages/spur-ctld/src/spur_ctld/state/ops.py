@@ -23,9 +23,15 @@ from spur_ctld.state.records import (
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op"):
-    """Base.  `at` is the proposer's clock, seconds since the epoch."""
+    """Base.
+
+    Attributes:
+        at: the proposer's clock, seconds since the epoch; a proposer never goes behind `ClusterState.time`.
+        key: of the request behind it, its caller included; a repeat gets the stored result.  Empty = none.
+    """
 
     at: float
+    key: str = ""
 
 
 class Who(msgspec.Struct, frozen=True, omit_defaults=True):
