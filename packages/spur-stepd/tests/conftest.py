@@ -186,6 +186,17 @@ class Node:
         pid, number = spawn.decode_records(records)
         return pid, procfs.start_ticks(pid) or 0, number
 
+    @contextlib.contextmanager
+    def other_spawner(self, program):
+        """This node, its supervisors made by a spawner that is another program."""
+        process = SpawnerProcess(program)
+        before, self._spawner = self._spawner, process.client
+        try:
+            yield self
+        finally:
+            self._spawner = before
+            process.close()
+
     def run(self, spec):
         session = self.spawn(spec)
         return session, session.run()
@@ -216,10 +227,10 @@ class Node:
 class SpawnerProcess:
     """`spurstepd --spawner` and our end of its socket."""
 
-    def __init__(self):
+    def __init__(self, program=PROGRAM):
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [PROGRAM, "--spawner"], stdin=theirs, stdout=subprocess.DEVNULL, env={"PATH": PATH}
+            [program, "--spawner"], stdin=theirs, stdout=subprocess.DEVNULL, env={"PATH": PATH}
         )
         theirs.close()
         self.client = SpawnerClient(ours)

@@ -1,6 +1,5 @@
 """What must hold when something dies, is replaced, is full or is far away."""
 
-import json
 import os
 import signal
 import socket
@@ -202,6 +201,7 @@ def test_a_work_dir_is_made_as_the_user(fast_node):
 
 
 FORBIDDEN = {
+    "collections", "enum", "functools", "json", "re", "signal",
     "asyncio", "subprocess", "logging", "dataclasses", "typing", "pathlib", "socket", "selectors", "ctypes",
     "threading", "ssl", "inspect", "argparse", "tempfile", "shutil", "grpc", "google", "msgspec",
     "sqlalchemy", "spur_proto", "spur_agent", "spur_ctld", "spur_sched", "spur_auth", "spur_cli",
@@ -214,13 +214,46 @@ def test_the_supervisor_imports_little():
         "import sys\n"
         "sys.path[:0] = %r\n"
         "import spur_stepd.main, spur_stepd.run, spur_stepd.spawner\n"
-        "import json; print(json.dumps(sorted(sys.modules)))" % [p for p in sys.path if p]
+        "print(*sys.modules)" % [p for p in sys.path if p]
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
-    loaded = set(json.loads(done.stdout))
+    loaded = set(done.stdout.split())
     assert not FORBIDDEN & {name.partition(".")[0] for name in loaded}
+
+
+@pytest.mark.node
+def test_nothing_is_imported_after_the_fork(top, fast_node, gate):
+    """3.5, and what an import costs: it would be done, and paid, by every supervisor."""
+    told = top / "imports"
+    program = top / "stepd"
+    program.write_text(
+        f"#!{sys.executable} -S\n"
+        "import os, sys\n"
+        f"sys.path[:0] = {[p for p in sys.path if p]!r}\n"
+        "import spur_stepd.main, spur_stepd.spawner\n"
+        "us = os.getpid()\n"
+        "def tell(event, args):\n"
+        "    if event == 'import' and os.getpid() != us:\n"
+        f"        fd = os.open({str(told)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)\n"
+        "        os.write(fd, (args[0] + '\\n').encode())\n"
+        "        os.close(fd)\n"
+        "sys.addaudithook(tell)\n"
+        "spur_stepd.main.console()\n"
+    )
+    program.chmod(0o755)
+    with fast_node.other_spawner(str(program)) as node:
+        session = node.spawn(node.script(f"echo out\nread x < {gate.path}\nexit 3\n", spool_output=True))
+        session.start()
+        with session.client() as client:
+            client.query()
+        gate.open()
+        ended = session.wait()
+        assert ended.exit.code == 3
+        session.cleaned()
+        session.ack(ended.exit_seq)
+    assert not told.exists(), told.read_text()
 
 
 def test_the_program_explains_itself():

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 
 from spur_core.errors import SpurError
+from spur_core.lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

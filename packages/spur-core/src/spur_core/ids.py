@@ -4,9 +4,8 @@
 exactly, on all three parts, immediately before every act.
 """
 
-from collections import namedtuple
-
 from spur_core.errors import GrammarError
+from spur_core.lean import namedtuple
 
 # Not from typing, which costs a supervisor and a command 6 ms; checkers know the name.
 TYPE_CHECKING = False

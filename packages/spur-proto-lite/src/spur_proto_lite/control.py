@@ -6,10 +6,9 @@ A request is `{v, id, op, rid, ...}`; a reply `{v, id, ok: true, ...}` or
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 from spur_core.errors import SpurError
 from spur_core.ids import RuntimeId
+from spur_core.lean import namedtuple
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.exits import EpilogRecord, ExitRecord
 from spur_proto_lite.record import EMPTY, Record, rid_from_json, rid_to_json

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_proto_lite import jsontext
 from spur_proto_lite.errors import BadDocument, NewerFormat
 from spur_proto_lite.record import Record, rid_from_json
 from spur_proto_lite.versions import DESCRIPTOR_FORMAT, PROTOCOL_MAX
@@ -67,7 +66,7 @@ class Descriptor(Record):
         value = self.to_json()
         del value["rid"]
         value.update(job_id=self.rid.job_id, run_attempt=self.rid.run_attempt, step_id=self.rid.step_id)
-        return json.dumps(value, separators=(",", ":")).encode()
+        return jsontext.encode(value)
 
     @classmethod
     def decode(cls, data: bytes, expected: RuntimeId | None = None) -> Descriptor:
@@ -81,7 +80,7 @@ class Descriptor(Record):
             BadDocument: damaged, or of another identity.
         """
         try:
-            value = json.loads(data)
+            value = jsontext.decode(data)
         except (ValueError, RecursionError) as error:
             raise BadDocument(f"descriptor.json: not JSON: {error}") from None
         if not isinstance(value, dict):

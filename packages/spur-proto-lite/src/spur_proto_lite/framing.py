@@ -27,10 +27,10 @@ the last confirmed one, and sends the rest again when it has come back after a l
 
 from __future__ import annotations
 
-import json
 import struct
-from collections import namedtuple
 
+from spur_core.lean import namedtuple
+from spur_proto_lite import jsontext
 from spur_proto_lite.errors import BadDocument
 
 MESSAGE_LIMIT = 1 << 20
@@ -98,7 +98,7 @@ def encode_message(document: dict[str, object]) -> bytes:
     Raises:
         BadDocument: it is longer than 1 MiB.
     """
-    body = json.dumps(document, separators=(",", ":")).encode()
+    body = jsontext.encode(document)
     if len(body) > MESSAGE_LIMIT:
         raise BadDocument(f"a message of {len(body)} bytes is over the limit of {MESSAGE_LIMIT}")
     return _LENGTH.pack(len(body)) + body
@@ -111,7 +111,7 @@ def decode_body(body: bytes) -> dict[str, object]:
         BadDocument: it is no JSON object.
     """
     try:
-        value = json.loads(body)
+        value = jsontext.decode(body)
     except (ValueError, RecursionError) as error:
         raise BadDocument(f"not JSON: {error}") from None
     if not isinstance(value, dict):

@@ -8,11 +8,11 @@ The supervisor writes; once it is dead the agent writes acknowledgement records.
 from __future__ import annotations
 
 import errno
-import json
 import os
-from collections import namedtuple
 
 from spur_core import faults
+from spur_core.lean import namedtuple
+from spur_proto_lite import jsontext
 from spur_proto_lite.errors import BadDocument, CorruptJournal
 from spur_proto_lite.exits import EpilogRecord, ExitRecord
 
@@ -122,7 +122,7 @@ def load(data: bytes) -> Loaded:
 
 def _entry(line: bytes) -> Entry:
     try:
-        value = json.loads(line)
+        value = jsontext.decode(line)
     except (ValueError, RecursionError):
         raise BadDocument("not JSON") from None
     if not isinstance(value, dict):
@@ -222,7 +222,7 @@ class JournalWriter:
         faults.before(event)
         seq = self._seq + 1
         record: dict[str, object] = {"seq": seq, "at": at, "event": event, **(data or {})}
-        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        line = jsontext.encode(record) + b"\n"
         if self._torn:
             os.ftruncate(self._fd, self._length)
         self._torn = True  # until the line is whole and safe

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from spur_core.ids import RuntimeId, is_numbered
+from spur_proto_lite import jsontext
 from spur_proto_lite.errors import BadDocument, NewerFormat
 from spur_proto_lite.record import EMPTY, Record, nests
 from spur_proto_lite.versions import LAUNCH_FORMAT
@@ -178,7 +177,7 @@ class LaunchSpec(Record):
 
     def encode(self) -> bytes:
         """The text of `launch.json`."""
-        return json.dumps(self.to_json(), separators=(",", ":")).encode()
+        return jsontext.encode(self.to_json())
 
     @classmethod
     def decode(cls, data: bytes) -> LaunchSpec:
@@ -189,7 +188,7 @@ class LaunchSpec(Record):
             BadDocument: damaged.
         """
         try:
-            value = json.loads(data)
+            value = jsontext.decode(data)
         except (ValueError, RecursionError) as error:
             raise BadDocument(f"launch.json: not JSON: {error}") from None
         if isinstance(value, dict):

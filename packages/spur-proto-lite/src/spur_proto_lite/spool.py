@@ -11,8 +11,8 @@ supervisor is gone.
 from __future__ import annotations
 
 import os
-from collections import namedtuple
 
+from spur_core.lean import namedtuple
 from spur_proto_lite.framing import DATA_ERR, DATA_OUT
 
 # Not from typing, which is heavy; checkers know the name.

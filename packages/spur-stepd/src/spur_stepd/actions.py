@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from spur_core.lean import namedtuple
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -128,11 +128,17 @@ if TYPE_CHECKING:
     )
 else:
 
+    def _same(self, other):
+        return type(self) is type(other) and tuple.__eq__(self, other)
+
+    def _differs(self, other):
+        return not _same(self, other)
+
     def _action(name, *fields):
         """A class of values that are equal only to their like: as mere tuples all empty ones would be."""
         made = namedtuple(name, fields)
-        made.__eq__ = lambda self, other: type(self) is type(other) and tuple.__eq__(self, other)
-        made.__ne__ = lambda self, other: not made.__eq__(self, other)
+        made.__eq__ = _same
+        made.__ne__ = _differs
         made.__hash__ = tuple.__hash__
         return made
 

@@ -6,15 +6,13 @@ no more, and sees so from the offset of what comes next.
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
 import time
-from functools import partial
 
 from spur_core.errors import SpurError
-from spur_proto_lite import control, framing
+from spur_core.lean import partial, signal
+from spur_proto_lite import control, framing, jsontext
 from spur_proto_lite.errors import BadDocument
 from spur_stepd.inflow import Inflow
 from spur_stepd.inlet import Inlet
@@ -455,7 +453,7 @@ class Attachments:
         over = at_end and self._exit is not None
         if over:
             assert self._exit is not None
-            payload = json.dumps(self._exit.to_json(), separators=(",", ":")).encode()
+            payload = jsontext.encode(self._exit.to_json())
             parts.append(framing.encode_frame(framing.EXIT, payload))
         if parts:
             connection.put(b"".join(parts))
@@ -470,7 +468,7 @@ class Attachments:
     def task_ended(self, ended: TaskExit) -> None:
         """One of several tasks has ended: whoever is attached may want to do something about it."""
         if len(self._spec.task_list()) > 1:
-            payload = json.dumps(ended.to_json(), separators=(",", ":")).encode()
+            payload = jsontext.encode(ended.to_json())
             self._task_ends.append(framing.encode_frame(framing.TASK_EXIT, payload))
             self._feed_all()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
+
+from spur_core.lean import signal
 
 #: Signals whose disposition the supervisor, or Python for it, changes after `default_signals`.
 CHANGED_SIGNALS = (

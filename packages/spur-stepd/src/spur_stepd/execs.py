@@ -9,14 +9,12 @@ as a shell would report it.
 from __future__ import annotations
 
 import errno
-import json
 import os
-import signal
 import time
-from functools import partial
 
+from spur_core.lean import partial, signal
 from spur_core.linux import cgroup, procfs
-from spur_proto_lite import control, exits, framing
+from spur_proto_lite import control, exits, framing, jsontext
 from spur_proto_lite.errors import BadDocument
 from spur_proto_lite.launch_spec import HookSpec, TaskSpec
 from spur_stepd import machine, task
@@ -448,7 +446,7 @@ class Exec:
             if self._outputs:
                 return  # its client has yet to take them
             self._connection = None
-            payload = json.dumps(self._exit().to_json(), separators=(",", ":")).encode()
+            payload = jsontext.encode(self._exit().to_json())
             connection.put(framing.encode_frame(framing.EXIT, payload))
             connection.finish()
         self._close_all()

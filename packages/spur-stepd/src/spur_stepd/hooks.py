@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 
+from spur_core.lean import signal
 from spur_core.linux import prctl
 from spur_proto_lite.exits import EpilogRecord
 from spur_stepd import detach

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+from spur_core.lean import partial
 from spur_proto_lite.framing import STDIN_WINDOW
 from spur_stepd.loop import WRITE
 from spur_stepd.spools import Input

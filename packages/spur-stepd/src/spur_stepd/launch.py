@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections import namedtuple
 
+from spur_core.lean import namedtuple, signal
 from spur_core.linux import cgroup, cgroup_layout
 from spur_proto_lite import control, framing
 from spur_stepd import prepare, script, task

@@ -7,9 +7,9 @@ of it goes on beside the loop: the supervisor answers requests meanwhile.
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from spur_core import faults
+from spur_core.lean import partial
 from spur_core.linux import cgroup
 from spur_proto_lite.exits import EpilogRecord
 from spur_proto_lite.paths import SessionPaths

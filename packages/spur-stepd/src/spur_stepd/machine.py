@@ -21,9 +21,8 @@ its epilog has ended and somebody has been told how: by an answered push or a qu
 
 from __future__ import annotations
 
-import signal
-
 from spur_core.errors import IllegalTransition
+from spur_core.lean import signal
 from spur_proto_lite import notify
 from spur_stepd.actions import (
     AbortTasks,

@@ -6,8 +6,8 @@ On v1 the kernel kills one process and leaves the rest; the supervisor then ends
 from __future__ import annotations
 
 import os
-import signal
 
+from spur_core.lean import signal
 from spur_core.linux import cgroup
 from spur_stepd.log import say
 from spur_stepd.loop import READ

@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections import namedtuple
 
 from spur_core.errors import SpurError
 from spur_core.grammar import filepattern
+from spur_core.lean import namedtuple
 from spur_core.linux import private_dir
 from spur_proto_lite import paths
 from spur_proto_lite.control import FAIL_IO, FAIL_JOB, FAIL_NODE

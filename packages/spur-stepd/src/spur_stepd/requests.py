@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import time
 
 import spur_stepd
 from spur_core.errors import IllegalTransition
 from spur_core.ids import STEP_EXTERN, U32_MAX
+from spur_core.lean import signal
 from spur_core.linux import cgroup
 from spur_proto_lite import control, framing
 from spur_proto_lite.errors import BadDocument

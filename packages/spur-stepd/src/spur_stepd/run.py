@@ -48,10 +48,16 @@ def show_step(rid: RuntimeId) -> None:
     # The kernel keeps 15 bytes; half an id would name another step.
     name = next((text for text in (f"stepd {step}", step) if len(text) <= _COMM_BYTES), "spurstepd")
     try:
-        with open("/proc/self/comm", "w", encoding="ascii") as file:
-            file.write(name)
+        # Not by the builtin `open`: it would import the codec, after the fork, in every supervisor.
+        fd = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
-        pass  # not worth a launch
+        return  # not worth a launch
+    try:
+        os.write(fd, name.encode("utf-8"))
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def join_supervisors(cgroup_root: str) -> None:

@@ -6,8 +6,7 @@ it does not want to, the watcher that has asked first does.
 
 from __future__ import annotations
 
-from collections import namedtuple
-
+from spur_core.lean import namedtuple
 from spur_proto_lite.control import OWNER
 
 # Not from typing, which is heavy; checkers know the name.

@@ -9,13 +9,12 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import signal
 import stat
 import sys
-from functools import partial
 
 from spur_core.errors import SpurError
 from spur_core.ids import STEP_BATCH, RuntimeId
+from spur_core.lean import partial, signal
 from spur_core.linux import procfs
 from spur_proto_lite import control, framing, spawn
 from spur_proto_lite.descriptor import Descriptor

@@ -8,11 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 import time
-from functools import partial
 
 from spur_core import faults
+from spur_core.lean import partial, signal
 from spur_core.linux import cgroup, fsync, prctl, private_dir, procfs
 from spur_proto_lite import control, exits, notify, unixsock
 from spur_proto_lite.errors import BadDocument

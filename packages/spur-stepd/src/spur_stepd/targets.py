@@ -7,9 +7,8 @@ signal must then still arrive by one of the later ways.
 from __future__ import annotations
 
 import os
-import signal
-from collections import namedtuple
 
+from spur_core.lean import namedtuple, signal
 from spur_core.linux import cgroup, procfs
 
 # Not from typing, which is heavy; checkers know the name.

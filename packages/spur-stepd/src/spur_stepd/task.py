@@ -16,8 +16,8 @@ import os
 import resource
 import struct
 import termios
-from collections import namedtuple
 
+from spur_core.lean import namedtuple
 from spur_core.linux import cgroup, clone, prctl
 from spur_stepd import detach, task_prolog, words
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import time
-from collections import namedtuple
 
+from spur_core.lean import namedtuple, signal
 from spur_stepd import words
 from spur_stepd.hooks import context
 

@@ -4,9 +4,8 @@ One pass: what a code inserts is never expanded again.  Whether a name is absolu
 expansion, and what a code inserts is part of one name, so it cannot lead to another directory.
 """
 
-from collections import namedtuple
-
 from spur_core.grammar._scan import digits
+from spur_core.lean import namedtuple
 
 _MAX_WIDTH = 10
 #: Codes that a width pads with zeros.

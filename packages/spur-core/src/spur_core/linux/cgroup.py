@@ -10,10 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import time
-from collections import namedtuple
 
+from spur_core.lean import namedtuple, signal
 from spur_core.linux.cgroup_layout import LIMITING, Root
 
 # Not from typing, which is heavy; checkers know the name.

@@ -7,7 +7,8 @@ tree that has none of them but still tracks, freezes and kills).
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+
+from spur_core.lean import namedtuple
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False

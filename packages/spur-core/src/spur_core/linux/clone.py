@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import _ctypes
 import os
-import signal
 import struct
+
+from spur_core.lean import signal
 
 # `struct clone_args`: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
 # set_tid_size, cgroup.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 
+from spur_core.lean import signal
 from spur_core.linux import procfs
 
 

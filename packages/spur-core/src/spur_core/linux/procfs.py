@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import namedtuple
+
+from spur_core.lean import namedtuple
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
