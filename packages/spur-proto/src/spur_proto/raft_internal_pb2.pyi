@@ -108,14 +108,24 @@ class ForwardReply(_message.Message):
     answers: _containers.RepeatedCompositeFieldContainer[ForwardAnswer]
     def __init__(self, answers: _Optional[_Iterable[_Union[ForwardAnswer, _Mapping]]] = ...) -> None: ...
 
+class StateDigest(_message.Message):
+    __slots__ = ("index", "digest")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    digest: str
+    def __init__(self, index: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
+
 class StatusRequest(_message.Message):
-    __slots__ = ("hello",)
+    __slots__ = ("hello", "digests")
     HELLO_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ...) -> None: ...
+    digests: _containers.RepeatedCompositeFieldContainer[StateDigest]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., digests: _Optional[_Iterable[_Union[StateDigest, _Mapping]]] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("hello", "role", "term", "leader", "first_index", "last_index", "commit_index", "applied_index", "snapshot_index", "snapshot_term", "silent_secs", "leads", "low_space")
+    __slots__ = ("hello", "role", "term", "leader", "first_index", "last_index", "commit_index", "applied_index", "snapshot_index", "snapshot_term", "silent_secs", "leads", "low_space", "abstains", "digests")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +139,8 @@ class StatusReply(_message.Message):
     SILENT_SECS_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
     LOW_SPACE_FIELD_NUMBER: _ClassVar[int]
+    ABSTAINS_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     role: str
     term: int
@@ -142,4 +154,6 @@ class StatusReply(_message.Message):
     silent_secs: float
     leads: bool
     low_space: bool
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., snapshot_term: _Optional[int] = ..., silent_secs: _Optional[float] = ..., leads: bool = ..., low_space: bool = ...) -> None: ...
+    abstains: bool
+    digests: _containers.RepeatedCompositeFieldContainer[StateDigest]
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., role: _Optional[str] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., first_index: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., snapshot_term: _Optional[int] = ..., silent_secs: _Optional[float] = ..., leads: bool = ..., low_space: bool = ..., abstains: bool = ..., digests: _Optional[_Iterable[_Union[StateDigest, _Mapping]]] = ...) -> None: ...
