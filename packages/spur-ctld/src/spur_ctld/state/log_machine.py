@@ -1,11 +1,12 @@
 """The state machine that the replicated log drives."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from spur_ctld.state import codec
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import Event, StateReplaced
+from spur_ctld.state.frozen import FrozenState
 from spur_ctld.state.machine import apply
 
 log = logging.getLogger(__name__)
@@ -30,9 +31,9 @@ class LogMachine:
             self.on_events(events)
         return codec.encode_result(result)
 
-    def freeze(self) -> Iterator[bytes]:
-        """Chunks of the present state, safe to encode in another thread."""
-        return codec.freeze(self.state)
+    def freeze(self) -> FrozenState:
+        """Chunks of the present state, safe to encode in another thread, and its digest."""
+        return FrozenState(self.state)
 
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Replace the state."""
