@@ -221,9 +221,12 @@ async def test_little_free_space_refuses_commands_until_there_is_more(start_node
             await asyncio.sleep(0.002)
 
 
-async def test_a_long_member_list_is_refused(state_dir) -> None:
-    with pytest.raises(ConfigError, match=r"peers: names 3 controllers, this release runs exactly one"):
-        Node(state_dir, ListMachine(), fatal=print, members=[Member(1), Member(2), Member(3)])
+async def test_a_group_without_its_transport_is_refused(state_dir) -> None:
+    members = [Member(1), Member(2), Member(3)]
+    with pytest.raises(ConfigError, match=r"peers: 3 controllers need certificates and a listener"):
+        Node(state_dir, ListMachine(), fatal=print, members=members)
+    with pytest.raises(ConfigError, match=r"node_id: controller 4 is not among the peers"):
+        Node(state_dir, ListMachine(), fatal=print, member_id=4, members=members)
     assert not state_dir.exists()
 
 

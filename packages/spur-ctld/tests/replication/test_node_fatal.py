@@ -64,7 +64,9 @@ async def test_a_failed_snapshot_ends_the_process(start_node, fatal, until, call
         await asyncio.gather(*(node.propose(b"x") for _ in range(12)), return_exceptions=True)
         if call == "unlink" and not fatal:
             done = node.metrics().snapshots
-            await until(lambda done=done: fatal or node.metrics().snapshots > done or not node._snapshotting)
+            await until(
+                lambda done=done: fatal or node.metrics().snapshots > done or not node._snapshots.busy
+            )
     await until(lambda: fatal)
     assert [failure.errno for failure in fatal] == [errno.EIO]
 

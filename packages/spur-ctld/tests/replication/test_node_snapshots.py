@@ -20,7 +20,7 @@ async def test_the_state_comes_back_from_snapshot_and_log(start_node, state_dir,
     node = await start_node(limits=LIMITS)
     await fill(node, 0, 960)
     await until(lambda: node.metrics().snapshots >= 3)
-    await until(lambda: not node._snapshotting)
+    await until(lambda: not node._snapshots.busy)
     assert len(node._core.log.between(node._core.log.base.index + 1, node._core.last_index)) < 300
     await node.stop()
     assert len(list((state_dir / "raft" / "snap").iterdir())) == 2
@@ -87,7 +87,7 @@ async def test_stopping_does_not_wait_for_a_snapshot(start_node, state_dir, unti
     await fill(node, 0, 120)
     await until(machine.encoding.is_set)
     stopping = asyncio.ensure_future(node.stop())
-    await until(lambda: node._stopping)
+    await until(lambda: node._shared.stopping)
     machine.gate.set()
     await stopping
     node = await start_node()

@@ -25,11 +25,14 @@ __all__ = [
     "BadSnapshot",
     "CorruptLog",
     "Dropped",
+    "LeaderChange",
     "LogStore",
+    "MemberView",
     "Metrics",
     "NotLeader",
     "Overloaded",
     "Replicator",
+    "Restored",
     "Role",
     "RoleChange",
     "StateMachine",
@@ -98,6 +101,10 @@ class LogStore(Protocol):
 
 #: Called on the event loop with the new role and its term.
 RoleChange = Callable[[Role, int], None]
+#: Called on the event loop with the leader's id; None = nobody is known to lead.
+LeaderChange = Callable[[int | None], None]
+#: Called on the event loop when a snapshot of another member has replaced the state.
+Restored = Callable[[], None]
 
 
 class Metrics(msgspec.Struct, frozen=True):
@@ -122,6 +129,32 @@ class Metrics(msgspec.Struct, frozen=True):
     snapshots: int
     snapshot_seconds: float
     snapshot_bytes: int
+    snapshots_sent: int = 0
+    snapshots_installed: int = 0
+    messages_dropped: int = 0
+    long_turns: int = 0
+    long_turn_seconds_max: float = 0.0
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """One member of the group, as this one sees it.
+
+    Attributes:
+        client: HOST:PORT at which clients and agents reach it.
+        reachable: messages to it have a way; True for oneself.
+        match: index up to which its log is known to equal the leader's; known on the leader only.
+        command_version: newest version of commands that it can apply; 0 = unknown.
+        version: of its program; empty = unknown.
+    """
+
+    id: int
+    address: str
+    client: str
+    reachable: bool
+    match: int
+    command_version: int
+    version: str
+    is_leader: bool
 
 
 class Replicator(Protocol):
@@ -133,6 +166,8 @@ class Replicator(Protocol):
         Args:
             deadline: on the running loop's clock (`loop.time()`); None = wait as long as it takes.
 
+        A follower passes it to the leader and waits for one if none is known.
+
         Raises:
             NotLeader, Dropped: certainly not executed.
             Overloaded, TooLarge: not executed.
@@ -142,8 +177,10 @@ class Replicator(Protocol):
     async def read_barrier(self, deadline: float | None = None) -> int:
         """Return (the index) when the local state shows every command acknowledged before the call.
 
+        On a follower the leader is asked, and the call waits until the local state has caught up.
+
         Raises:
-            NotLeader: leadership could not be confirmed.
+            NotLeader: nobody was known to lead until the deadline, or this member is stopping.
             Unknown: the deadline passed.
         """
 
@@ -158,10 +195,37 @@ class Replicator(Protocol):
     def applied(self) -> int:
         """Index up to which the state was built."""
 
+    def leader_client(self) -> str | None:
+        """HOST:PORT at which clients reach the leader; None = nobody is known to lead."""
+
+    def members(self) -> list[MemberView]:
+        """Every member, in the order of their ids."""
+
+    def seconds_since_leader(self) -> float:
+        """How long the leader has not been heard; 0 on the leader itself.
+
+        What a read without `read_barrier` shows is at least as old.
+        """
+
+    async def transfer_leadership(self, to: int | None = None, deadline: float | None = None) -> int:
+        """Hand over to member `to`, or to the one that follows best; the id of the new leader.
+
+        Raises:
+            NotLeader: this member does not lead.
+            Dropped: nobody took over in time; this member may lead on.
+        """
+
+    def on_leader_change(self, callback: LeaderChange) -> None:
+        """Call `callback` with the leader's id (None = nobody is known) at each change, and at once."""
+
+    def on_restore(self, callback: Restored) -> None:
+        """Call `callback` each time a snapshot of another member has replaced the state."""
+
     def on_role_change(self, callback: RoleChange) -> None:
         """Call `callback` at each change, and at once with the present role.
 
-        LEADER is announced only when the state holds everything that earlier leaders committed.
+        FOLLOWER comes when leadership is lost.  LEADER is announced only when the state holds everything that
+        earlier leaders committed.
         """
 
     def metrics(self) -> Metrics:

@@ -138,6 +138,10 @@ class Core:
         """A leader that has committed an entry of its term knows everything that was committed before."""
         return self.role is Role.LEADER and self.log.term_at(self.commit) == self.term
 
+    def match(self, peer: int) -> int:
+        """Index up to which the log of `peer` is known to equal ours; 0 = unknown, or not leader."""
+        return self._peers[peer].match if self.role is Role.LEADER else 0
+
     # --- input --------------------------------------------------------------------------------------------
 
     def tick(self) -> None:

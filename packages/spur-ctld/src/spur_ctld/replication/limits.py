@@ -16,6 +16,11 @@ class Limits(msgspec.Struct, frozen=True):
         keep_entries: kept behind a snapshot, so that a short absence needs none.
         free_bytes: below it commands are refused.
         free_recheck: seconds between looks while they are.
+        free_lead_bytes: below it a leader hands over to a member that has more.
+        inbox_bytes: messages of other members that wait for the next turn.
+        outbox_messages, outbox_bytes: messages that wait for the stream to one member; more are dropped.
+        snapshot_rate: bytes per second of a snapshot on its way to another member.
+        forward_calls: calls to the leader at a time.
     """
 
     command_bytes: int = 8 << 20
@@ -31,3 +36,9 @@ class Limits(msgspec.Struct, frozen=True):
     keep_entries: int = 5000
     free_bytes: int = 64 << 20
     free_recheck: float = 1.0
+    free_lead_bytes: int = 128 << 20
+    inbox_bytes: int = 4 << 20
+    outbox_messages: int = 4096
+    outbox_bytes: int = 32 << 20
+    snapshot_rate: int = 64 << 20
+    forward_calls: int = 2

@@ -1,0 +1,108 @@
+"""What other members may ask of this one; nothing that comes in here goes on to a third."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from spur_ctld.replication import forwarding, wire
+from spur_ctld.replication.errors import NotLeader
+from spur_ctld.replication.inbox import Inbox
+from spur_ctld.replication.roles import Role
+from spur_ctld.replication.shared import Shared
+from spur_ctld.replication.transfer import Receiving
+from spur_ctld.replication.types import AnyMessage, InstallSnapshot
+from spur_proto import raft_internal_pb2 as pb
+
+#: Takes a command and its deadline; the future's exception is a SpurError.
+Enter = Callable[[bytes, float | None], asyncio.Future[bytes]]
+
+
+class Door:
+    """A `transport.Receiver` and a `forwarding.Executor`.
+
+    Args:
+        enter: proposes another member's command here, or raises.
+        silent: seconds since the leader was heard.
+    """
+
+    def __init__(
+        self, shared: Shared, inbox: Inbox, member: int, enter: Enter, silent: Callable[[], float]
+    ) -> None:
+        self._shared = shared
+        self._inbox = inbox
+        self._enter = enter
+        self._silent = silent
+        self._receiving = Receiving(shared, member, self._received)
+
+    async def stop(self) -> None:
+        """Give up a snapshot that is arriving."""
+        await self._receiving.stop()
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    async def deliver(self, messages: Sequence[AnyMessage], size: int) -> None:
+        """See `Receiver.deliver`."""
+        await self._inbox.put(messages, size)
+
+    def connected(self) -> None:
+        """See `Receiver.connected`: what waits for the leader may go now."""
+        self._shared.wake()
+
+    def lost(self, peer: int) -> None:
+        """See `Receiver.lost`."""
+        self._shared.core.unreachable(peer)
+        self._shared.wake()
+
+    async def snapshot(self, src: int, header: pb.SnapshotHeader, parts: AsyncIterator[bytes]) -> None:
+        """See `Receiver.snapshot`."""
+        await self._receiving.receive(src, header, parts)
+
+    async def _received(self, msg: InstallSnapshot) -> None:
+        await self._inbox.put([msg], wire.size_of(msg))
+
+    # --- calls --------------------------------------------------------------------------------------------
+
+    async def forwarded(self, items: Sequence[pb.ForwardItem]) -> list[pb.ForwardAnswer]:
+        """See `Receiver.forwarded`."""
+        return await forwarding.serve(items, self, self._shared.loop)
+
+    def execute(self, cmd: bytes, deadline: float | None) -> asyncio.Future[bytes]:
+        """See `Executor.execute`."""
+        future = self._enter(cmd, deadline)
+        future.add_done_callback(_look_at)
+        return future
+
+    def read_index(self) -> asyncio.Future[int]:
+        """See `Executor.read_index`."""
+        core = self._shared.core
+        if core.role is not Role.LEADER or not self._shared.usable:
+            raise NotLeader(core.leader or None)
+        future: asyncio.Future[int] = self._shared.loop.create_future()
+        future.add_done_callback(_look_at)
+        self._shared.reads.ask_for_other(future, core.read_index)
+        self._shared.wake()
+        return future
+
+    def status(self) -> pb.StatusReply:
+        """See `Receiver.status`."""
+        core = self._shared.core
+        leads = core.role is Role.LEADER
+        return pb.StatusReply(
+            role=core.role.value,
+            term=core.term,
+            leader=core.leader,
+            first_index=core.log.base.index + 1,
+            last_index=core.last_index,
+            commit_index=core.commit,
+            applied_index=core.applied,
+            snapshot_index=core.snapshot.index,
+            snapshot_term=core.snapshot.term,
+            silent_secs=self._silent(),
+            leads=leads and core.committed_own_term,
+            low_space=self._shared.disk.low,
+        )
+
+
+def _look_at(future: "asyncio.Future[bytes] | asyncio.Future[int]") -> None:
+    """The caller may be gone: nobody else looks at the error."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,102 @@
+"""Own snapshots: when one is due, and writing it beside everything else."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from spur_ctld.replication.shared import Shared
+from spur_ctld.replication.types import Position, SnapshotMeta
+
+_log = logging.getLogger(__name__)
+
+
+class _Stopping(Exception):
+    """Ends the encoding of a snapshot that nobody waits for."""
+
+
+class Snapshotting:
+    """Takes snapshots of the running state; the log behind them goes.
+
+    Attributes:
+        busy: one is being written.
+        since: bytes applied since the last.
+        count, seconds: written since the start.
+        size: bytes of the newest.
+    """
+
+    def __init__(self, shared: Shared, size: int) -> None:
+        self._shared = shared
+        self.busy = False
+        self.since = 0
+        self.count = 0
+        self.seconds = 0.0
+        self.size = size
+        #: One is due, but there is no room for it.
+        self._cramped = False
+
+    def maybe(self) -> None:
+        """Begin one if it is due."""
+        shared = self._shared
+        core, limits = shared.core, shared.limits
+        fresh = core.applied - core.snapshot.index
+        if self.busy or shared.stopping or fresh <= 0:
+            return
+        if fresh < limits.snapshot_entries and self.since < limits.snapshot_bytes:
+            return
+        term = core.log.term_at(core.applied)
+        if term is None:
+            return  # a snapshot of another member is being installed
+        # A snapshot that fills the disk would end the process, again after every restart; without one the
+        # log grows until commands are refused, and everything else goes on.
+        cramped = not shared.disk.holds(self.size)
+        if cramped != self._cramped:
+            self._cramped = cramped
+            if cramped:
+                _log.warning("snapshot_put_off path=%s free=%d", shared.opened.folder, shared.disk.last.free)
+        if cramped:
+            return
+        self.busy = True
+        self.since = 0
+        meta = Position(core.applied, term)
+        chunks = shared.machine.freeze()
+        shared.snapshot_thread.submit(lambda: self._write(meta, chunks), self._written, self._failed)
+
+    def _write(self, meta: SnapshotMeta, chunks: Iterator[bytes]) -> tuple[SnapshotMeta, int, int, float]:
+        """In the snapshot thread.  The position, how far the disk's log may go, bytes and seconds."""
+        began = time.perf_counter()
+        store = self._shared.opened.snapshots
+        size = store.write(meta, self._unless_stopping(chunks), _digest_of(chunks))
+        store.prune()
+        # The older of the two must stay usable too.
+        return meta, store.list()[-1].index, size, time.perf_counter() - began
+
+    def _unless_stopping(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            if self._shared.stopping:
+                raise _Stopping
+            yield chunk
+
+    def _written(self, done: tuple[SnapshotMeta, int, int, float]) -> None:
+        meta, oldest, size, seconds = done
+        shared = self._shared
+        self.busy = False
+        self.count += 1
+        self.size = size
+        self.seconds += seconds
+        _log.info("snapshot_written index=%d bytes=%d seconds=%.3f", meta.index, size, seconds)
+        keep = shared.core.snapshot_taken(meta, shared.limits.keep_entries)
+        if shared.usable:
+            shared.log_thread.submit(
+                lambda: shared.opened.log.compact(min(keep, oldest)), lambda _: None, shared.fail
+            )
+            shared.wake()
+
+    def _failed(self, error: BaseException) -> None:
+        self.busy = False
+        if not isinstance(error, _Stopping):
+            self._shared.fail(error)
+
+
+def _digest_of(chunks: Iterator[bytes]) -> Callable[[], str] | None:
+    """Of the state that `chunks` hold, when the machine tells it."""
+    return getattr(chunks, "digest", None)

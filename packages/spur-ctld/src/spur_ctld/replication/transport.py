@@ -1,0 +1,229 @@
+"""Between members: one listener with mutual TLS, and a `Peer` for each other member.
+
+The caller's certificate decides who sent something.  A stream on which anything is wrong is closed, with a
+reason that names it; the protocol copes with what is lost.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+import grpc
+from grpc import aio
+
+from spur_core.config.address import join_address, split_address
+from spur_core.errors import ConfigError, SpurError
+from spur_ctld.replication import wire
+from spur_ctld.replication.identity import Identity, Refused, identify
+from spur_ctld.replication.limits import Limits
+from spur_ctld.replication.meta import Member
+from spur_ctld.replication.peer import OPTIONS, Peer
+from spur_ctld.replication.tls import Tls, names_of
+from spur_ctld.replication.types import AnyMessage
+from spur_proto import raft_internal_pb2 as pb
+from spur_proto.raft_internal_pb2_grpc import RaftInternalServicer, add_RaftInternalServicer_to_server
+
+_log = logging.getLogger(__name__)
+
+
+class Receiver(Protocol):
+    """Who takes what other members send."""
+
+    async def deliver(self, messages: Sequence[AnyMessage], size: int) -> None:
+        """Checked messages of one frame; returns when there is room for more."""
+
+    async def forwarded(self, items: Sequence[pb.ForwardItem]) -> list[pb.ForwardAnswer]:
+        """One answer for each item."""
+
+    async def snapshot(self, src: int, header: pb.SnapshotHeader, parts: AsyncIterator[bytes]) -> None:
+        """Take a snapshot file; durable on return.  Raises SpurError to refuse it."""
+
+    def status(self) -> pb.StatusReply:
+        """What is known here; without the greeting."""
+
+    def connected(self) -> None:
+        """A stream to a member opened."""
+
+    def lost(self, peer: int) -> None:
+        """Messages to `peer` were dropped."""
+
+
+class Transport:
+    """The other members of the group, from `start` to `stop`.
+
+    Args:
+        listen: HOST:PORT of this member's listener; port 0 = a free one.
+    """
+
+    def __init__(self, listen: str, tls: Tls, limits: Limits | None = None) -> None:
+        self._listen = listen
+        self._tls = tls
+        self._limits = limits or Limits()
+        self._server: aio.Server | None = None
+        self._peers: dict[int, Peer] = {}
+        self._heard: dict[int, pb.Hello] = {}
+        #: HOST:PORT with the real port, once started.
+        self.address = ""
+
+    async def start(self, identity: Identity, members: Sequence[Member], receiver: Receiver) -> None:
+        """Listen, and begin to connect to the others.
+
+        Raises:
+            ConfigError: the address cannot be bound, or the certificate cannot be used.
+        """
+        options = (
+            *OPTIONS,
+            # Two controllers on one port would each get half of the calls.
+            ("grpc.so_reuseport", 0),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 300),
+            ("grpc.http2.max_ping_strikes", 0),
+        )
+        self._server = aio.server(options=options)
+        service = _Service(identity, members, receiver, self._limits, self._heard)
+        add_RaftInternalServicer_to_server(service, self._server)
+        host, _ = split_address(self._listen)
+        target = self._listen if host else "[::]" + self._listen
+        try:
+            port = self._server.add_secure_port(target, self._tls.server())
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise ConfigError(
+                f"[controller] raft_listen_addr: cannot listen on {self._listen}: the port is in use, the"
+                " address is not this host's, or the certificate cannot be used"
+            )
+        self.address = join_address(host or "::", port)
+        await self._server.start()
+        self._peers = {
+            member.id: Peer(member, identity, self._tls, self._limits, receiver.connected, receiver.lost)
+            for member in members
+            if member.id != identity.id
+        }
+
+    async def stop(self) -> None:
+        """Close everything; messages on their way are lost."""
+        for peer in self._peers.values():
+            await peer.close()
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+
+    def send(self, msg: AnyMessage) -> None:
+        """Queue a message for the member it names, or drop it."""
+        self._peers[msg.dst].send(msg)
+
+    def peer(self, member: int) -> Peer:
+        """The way to `member`."""
+        return self._peers[member]
+
+    def connected(self, member: int) -> bool:
+        """Messages and calls to `member` have a way."""
+        peer = self._peers.get(member)
+        return peer is not None and peer.connected
+
+    def greeting(self, member: int) -> pb.Hello | None:
+        """How `member` presented itself last."""
+        return self._heard.get(member)
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped since the start."""
+        return sum(peer.dropped for peer in self._peers.values())
+
+
+class _Service(RaftInternalServicer):
+    """What other members call."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        members: Sequence[Member],
+        receiver: Receiver,
+        limits: Limits,
+        heard: dict[int, pb.Hello],
+    ) -> None:
+        self._identity = identity
+        self._members = members
+        self._receiver = receiver
+        self._limits = limits
+        self._heard = heard
+        self._complaints: dict[str, str] = {}
+
+    async def Messages(
+        self,
+        request_iterator: AsyncIterator[pb.Frame],
+        context: "aio.ServicerContext[pb.Frame, pb.MessagesEnd]",
+    ) -> pb.MessagesEnd:
+        member: Member | None = None
+        async for frame in request_iterator:
+            if member is None:
+                member = await self._greet(context, frame.hello)
+                # The caller waits for this.
+                await context.send_initial_metadata(())
+                continue
+            data = frame.messages
+            try:
+                messages = wire.decode(data, member.id, self._identity.id, self._limits.command_bytes)
+            except wire.BadFrame as error:
+                await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await self._receiver.deliver(messages, len(data))
+        return pb.MessagesEnd()
+
+    async def Snapshot(
+        self,
+        request_iterator: AsyncIterator[pb.SnapshotChunk],
+        context: "aio.ServicerContext[pb.SnapshotChunk, pb.SnapshotDone]",
+    ) -> pb.SnapshotDone:
+        async for first in request_iterator:
+            header = first.header
+            member = await self._greet(context, header.hello)
+            try:
+                await self._receiver.snapshot(member.id, header, _data(request_iterator))
+            except SpurError as error:
+                await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, error.text)
+            break
+        return pb.SnapshotDone()
+
+    async def Forward(
+        self, request: pb.ForwardRequest, context: "aio.ServicerContext[pb.ForwardRequest, pb.ForwardReply]"
+    ) -> pb.ForwardReply:
+        await self._greet(context, request.hello)
+        return pb.ForwardReply(answers=await self._receiver.forwarded(request.items))
+
+    async def Status(
+        self, request: pb.StatusRequest, context: "aio.ServicerContext[pb.StatusRequest, pb.StatusReply]"
+    ) -> pb.StatusReply:
+        member = await self._greet(context, request.hello)
+        reply = self._receiver.status()
+        reply.hello.CopyFrom(self._identity.hello(member.id))
+        return reply
+
+    async def _greet(self, context: "aio.ServicerContext[Any, Any]", hello: pb.Hello) -> Member:
+        try:
+            member = identify(self._identity, self._members, names_of(context.auth_context()), hello)
+        except Refused as error:
+            await self._refuse(context, error.code, str(error))
+        self._heard[member.id] = hello
+        self._complaints.pop(_host(context), None)
+        return member
+
+    async def _refuse(
+        self, context: "aio.ServicerContext[Any, Any]", code: grpc.StatusCode, text: str
+    ) -> NoReturn:
+        """End the call; the log hears of each trouble once, not at each attempt."""
+        host = _host(context)
+        if self._complaints.get(host) != text:
+            if len(self._complaints) >= 100:
+                self._complaints.clear()
+            self._complaints[host] = text
+            _log.warning("peer_refused from=%s error=%r", context.peer(), text)
+        await context.abort(code, text)
+
+
+def _host(context: "aio.ServicerContext[Any, Any]") -> str:
+    return str(context.peer()).rpartition(":")[0]
+
+
+async def _data(chunks: AsyncIterator[pb.SnapshotChunk]) -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        yield chunk.data
