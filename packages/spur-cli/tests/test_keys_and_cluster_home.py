@@ -66,7 +66,7 @@ def test_node_token(cli, config):
         (["token", "create"], "create is not supported by this release"),
         (["token", "user", "--admin"], "--admin is not supported by this release"),
         (["token", "user", "--bogus"], "spur token: unrecognized option '--bogus'"),
-        (["up", "--controllers", "3"], "several controllers are not supported by this release"),
+        (["up", "--controllers", "2"], "--controllers 2: choose 1, 3 or 5"),
         (["up", "--nodes", "0"], "--nodes 0: not a number from 1 to 64"),
         (["up", "--gres", ":"], "Invalid generic resource"),
         (["up", "extra"], "unexpected word extra"),
@@ -108,13 +108,13 @@ def test_a_new_cluster_is_private_and_valid(root):
     config = load_config(cluster.config)
     assert config.auth.mode == "required"
     assert config.auth.allow_root_jobs == (os.geteuid() == 0)
-    assert config.controller_addresses == (cluster.address,)
+    assert config.controller_addresses == tuple(cluster.addresses)
     entry = config.node_entry("node2", {})
     assert entry is not None
     assert (entry.cpus, entry.gres) == (3, ("gpu:2",))
     assert [part.node_names for part in config.partitions] == [("node1", "node2")]
     assert cluster.daemons == ["spurctld-1", "spurd-node1", "spurd-node2"]
-    assert len({cluster.port, *cluster.nodes.values()}) == 3
+    assert len({*cluster.ports, *cluster.nodes.values()}) == 3
     assert f"export SPUR_CONF={cluster.config}" in (root / "env.sh").read_text()
 
 
@@ -122,7 +122,7 @@ def test_a_cluster_is_found_again_as_it_was(root):
     made = home.create(root, 2, 1, "")
     found = home.load(root)
     assert found is not None
-    assert (found.nodes, found.port) == (made.nodes, made.port)
+    assert (found.nodes, found.ports, found.raft_ports) == (made.nodes, made.ports, [])
     assert home.load(root / "elsewhere") is None
     with pytest.raises(RequestError, match="no program spurd-node9"):
         found.command("spurd-node9")
@@ -143,7 +143,38 @@ def test_options_that_would_change_a_cluster_are_refused(cli, root):
     home.create(root, 2, 1, "")
     result = cli("spur", "up", "--dir", str(root), "--nodes", "3", "--cpus", "9")
     assert result.code == 1
-    assert "holds a cluster of 2 node(s), which --nodes and --cpus cannot change" in result.err
+    assert "holds a cluster of 2 node(s) and 1 controller(s), which --nodes and --cpus cannot" in result.err
+    result = cli("spur", "up", "--dir", str(root), "--controllers", "3")
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert "which --controllers cannot change" in result.err
+
+
+def test_several_controllers_get_what_each_needs(root, monkeypatch):
+    """The folder is complete before anything starts: certificates, logs, ports, one configuration for all."""
+    monkeypatch.setenv("SPUR_TEST_GROUPS", "1")
+    made = home.create(root, 2, 1, "", controllers=3)
+    found = home.load(root)
+    assert found is not None
+    assert (found.ports, found.raft_ports) == (made.ports, made.raft_ports)
+    assert len({*found.ports, *found.raft_ports, *found.nodes.values()}) == 8
+    assert found.daemons[:4] == ["spurctld-1", "spurctld-2", "spurctld-3", "spurd-node1"]
+    config = load_config(found.config)
+    assert config.controller_addresses == tuple(found.addresses)
+    for at, name in enumerate(found.controllers, 1):
+        assert {path.name for path in found.state(name).iterdir()} == {"raft", "tls"}
+        command = found.command(name)
+        assert command[command.index("--node-id") + 1] == str(at)
+        assert command[command.index("--raft-listen") + 1] == config.controller.peers[at - 1]
+        assert command[command.index("--listen") + 1] == config.controller.client_addrs[at - 1]
+    assert found.command("spurd-node1")[7] == ",".join(found.addresses)
+    assert config.accounting.database_url == f"sqlite+aiosqlite:///{root}/state/accounting.sqlite"
+
+
+def test_a_group_that_cannot_be_made_leaves_nothing(root, monkeypatch):
+    monkeypatch.setattr(home, "_group_lines", lambda cluster: ["bogus = 1"])
+    with pytest.raises(RequestError, match=r"spurctld raft gen-certs: spurctld: error: .*bogus"):
+        home.create(root, 1, 1, "", controllers=3)
+    assert not root.exists()
 
 
 class TestProcesses:

@@ -68,7 +68,9 @@ def take_down(ctx: Context, cluster: Cluster, *, purge: bool) -> None:
         except (RequestError, CallFailed) as error:
             problem = error.text
     for name in reversed(cluster.daemons):
-        processes.stop(cluster, name)
+        if name not in cluster.controllers:
+            processes.stop(cluster, name)
+    processes.stop_together(cluster, cluster.controllers)
     _end_strays(cluster)
     for name in cluster.daemons:
         for ending in ("pid", "ready"):
@@ -92,9 +94,11 @@ def _work_may_be_left(cluster: Cluster) -> bool:
 
 
 def _revive(cluster: Cluster) -> None:
-    for name in cluster.daemons:
-        if processes.pid_of(cluster, name) is None:
-            processes.start(cluster, name)
+    missing = [name for name in cluster.daemons if processes.pid_of(cluster, name) is None]
+    controllers = [name for name in missing if name in cluster.controllers]
+    processes.start_together(cluster, controllers)
+    for name in missing[len(controllers) :]:
+        processes.start(cluster, name)
 
 
 def _end_jobs(ctx: Context, cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ DIR/spur.conf          configuration of every part; `SPUR_CONF=DIR/spur.conf` re
 DIR/key, DIR/token     the generated key, and the caller's token
 DIR/env.sh             exports for a shell
 DIR/cluster.json       node names and ports, so that a resumed cluster has the same addresses
+DIR/certs/             CA of several controllers, should there be more than one
 DIR/run/NAME.pid       one per daemon: spurctld-1, spurd-node1, ...
 DIR/log/NAME.log       its log
 DIR/state/NAME/        its state
@@ -13,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,19 +25,26 @@ from spur_core.errors import RequestError
 
 CLUSTER_NAME = "local"
 CONTROLLER = "spurctld-1"
+#: Of a folder with one controller; releases that know only one read it.
 FORMAT = 1
+#: Of a folder with several.
+FORMAT_GROUP = 2
 
 
 class Cluster:
     """A cluster's folder.
 
-    nodes: node name -> port of its agent.  port: of the controller.
+    nodes: node name -> port of its agent.  ports: of the controllers.
+    raft_ports: of the controllers' talk with each other; empty with one controller.
     """
 
-    def __init__(self, root: Path, nodes: dict[str, int], port: int) -> None:
+    def __init__(
+        self, root: Path, nodes: dict[str, int], ports: list[int], raft_ports: list[int] | None = None
+    ) -> None:
         self.root = root
         self.nodes = nodes
-        self.port = port
+        self.ports = ports
+        self.raft_ports = raft_ports or []
 
     @property
     def config(self) -> Path:
@@ -43,14 +52,28 @@ class Cluster:
         return self.root / "spur.conf"
 
     @property
-    def address(self) -> str:
-        """Of the controller."""
-        return f"127.0.0.1:{self.port}"
+    def addresses(self) -> list[str]:
+        """Of the controllers."""
+        return [f"127.0.0.1:{port}" for port in self.ports]
+
+    @property
+    def raft_addresses(self) -> list[str]:
+        """Where the controllers reach each other; empty with one controller."""
+        return [f"127.0.0.1:{port}" for port in self.raft_ports]
+
+    @property
+    def controllers(self) -> list[str]:
+        """Names of the controllers."""
+        return [f"spurctld-{at}" for at in range(1, len(self.ports) + 1)]
 
     @property
     def daemons(self) -> list[str]:
         """Names of all daemons, in the order in which they start."""
-        return [CONTROLLER, *(f"spurd-{node}" for node in self.nodes)]
+        return [*self.controllers, *(f"spurd-{node}" for node in self.nodes)]
+
+    def state(self, name: str) -> Path:
+        """State directory of the daemon `name`."""
+        return self.root / "state" / name
 
     def command(self, name: str) -> list[str]:
         """Program and arguments of the daemon `name`.
@@ -58,16 +81,19 @@ class Cluster:
         Raises:
             RequestError: no such daemon.
         """
-        state = str(self.root / "state" / name)
-        common = ["-D", "--config", str(self.config), "--state-dir", state]
-        if name == CONTROLLER:
-            return ["spurctld", *common, "--listen", self.address]
+        common = ["-D", "--config", str(self.config), "--state-dir", str(self.state(name))]
+        if name in self.controllers:
+            at = self.controllers.index(name)
+            words = ["spurctld", *common, "--listen", self.addresses[at]]
+            if self.raft_ports:
+                words += ["--raft-listen", self.raft_addresses[at], "--node-id", str(at + 1)]
+            return words
         node = name.removeprefix("spurd-")
         if not name.startswith("spurd-") or node not in self.nodes:
             known = ", ".join(self.daemons)
             raise RequestError(f"no program {name} in {self.root}; there are {known}")
         listen = f"127.0.0.1:{self.nodes[node]}"
-        return ["spurd", *common, "--controller", self.address, "-N", node, "--listen", listen]
+        return ["spurd", *common, "--controller", ",".join(self.addresses), "-N", node, "--listen", listen]
 
 
 def default_root(ctx: Context) -> Path:
@@ -89,9 +115,12 @@ def load(root: Path) -> Cluster | None:
     path = root / "cluster.json"
     try:
         data = json.loads(path.read_text())
-        if data["format"] != FORMAT:
-            raise RequestError(f"{path} was written by another release (format {data['format']})")
-        return Cluster(root, {str(k): int(v) for k, v in data["nodes"].items()}, int(data["controller"]))
+        nodes = {str(name): int(port) for name, port in data["nodes"].items()}
+        if data["format"] == FORMAT:
+            return Cluster(root, nodes, [int(data["controller"])])
+        if data["format"] == FORMAT_GROUP:
+            return Cluster(root, nodes, list(map(int, data["controllers"])), list(map(int, data["raft"])))
+        raise RequestError(f"{path} was written by another release (format {data['format']})")
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -100,11 +129,11 @@ def load(root: Path) -> Cluster | None:
         raise RequestError(f"{path} is damaged; remove {root}") from None
 
 
-def create(root: Path, count: int, cpus: int, gres: str) -> Cluster:
+def create(root: Path, count: int, cpus: int, gres: str, controllers: int = 1) -> Cluster:
     """Make the folder of a new cluster.
 
     Args:
-        cpus: CPUs of each node.  gres: of each node, "" for none.
+        count: of nodes.  cpus: of each node.  gres: of each node, "" for none.
 
     Raises:
         RequestError: the folder cannot be made, or holds something else.
@@ -113,24 +142,40 @@ def create(root: Path, count: int, cpus: int, gres: str) -> Cluster:
 
     if root.exists() and any(root.iterdir()):
         raise RequestError(f"{root} is not empty and holds no cluster; choose another --dir")
-    ports = free_ports(count + 1)
-    nodes = {f"node{at + 1}": ports[at + 1] for at in range(count)}
-    cluster = Cluster(root, nodes, ports[0])
+    raft = controllers if controllers > 1 else 0
+    ports = free_ports(controllers + raft + count)
+    nodes = {f"node{at + 1}": port for at, port in enumerate(ports[controllers + raft :])}
+    cluster = Cluster(root, nodes, ports[:controllers], ports[controllers : controllers + raft])
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         root.chmod(0o700)
         for name in ("run", "log", "state"):
             (root / name).mkdir(mode=0o700, exist_ok=True)
         for name in cluster.daemons:
-            (root / "state" / name).mkdir(mode=0o700, exist_ok=True)
+            cluster.state(name).mkdir(mode=0o700, exist_ok=True)
         keygen(root / "key")
         cluster.config.write_text(config_text(cluster, cpus, memory_mb() // count, gres))
         (root / "env.sh").write_text(env_text(cluster))
+        if raft:
+            from spur_cli.cluster.group import found_group
+
+            found_group(cluster)
         # Last: with this file the folder is a cluster.
-        data = {"format": FORMAT, "controller": cluster.port, "nodes": nodes}
+        data: dict[str, object] = {"format": FORMAT, "controller": cluster.ports[0], "nodes": nodes}
+        if raft:
+            data = {
+                "format": FORMAT_GROUP,
+                "controllers": cluster.ports,
+                "raft": cluster.raft_ports,
+                "nodes": nodes,
+            }
         (root / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
     except OSError as error:
         raise RequestError(f"{error.filename or root}: {error.strerror}") from None
+    except RequestError:
+        # The folder was empty before; half a cluster would only be in the way of the next attempt.
+        shutil.rmtree(root, ignore_errors=True)
+        raise
     return cluster
 
 
@@ -172,9 +217,10 @@ def config_text(cluster: Cluster, cpus: int, memory: int, gres: str) -> str:
         f"cluster_name = {json.dumps(CLUSTER_NAME)}",
         "",
         "[controller]",
-        f"listen_addr = {json.dumps(cluster.address)}",
+        f"listen_addr = {json.dumps(cluster.addresses[0])}",
         'hosts = ["127.0.0.1"]',
-        f"state_dir = {json.dumps(str(cluster.root / 'state' / CONTROLLER))}",
+        f"state_dir = {json.dumps(str(cluster.state(CONTROLLER)))}",
+        *_group_lines(cluster),
         "",
         "[auth]",
         'plugin = "jwt"',
@@ -198,6 +244,20 @@ def config_text(cluster: Cluster, cpus: int, memory: int, gres: str) -> str:
     if gres:
         lines.append(f"gres = {json.dumps(gres.split(','))}")
     return "\n".join(lines) + "\n"
+
+
+def _group_lines(cluster: Cluster) -> list[str]:
+    """What several controllers need: each other, and a history that whoever leads can write."""
+    if not cluster.raft_ports:
+        return []
+    history = f"sqlite+aiosqlite:///{cluster.root / 'state' / 'accounting.sqlite'}"
+    return [
+        f"peers = {json.dumps(cluster.raft_addresses)}",
+        f"client_addrs = {json.dumps(cluster.addresses)}",
+        "",
+        "[accounting]",
+        f"database_url = {json.dumps(history)}",
+    ]
 
 
 def env_text(cluster: Cluster) -> str:

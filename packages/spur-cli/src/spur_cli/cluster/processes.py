@@ -4,6 +4,7 @@ A daemon is known by its pid file, and believed to be that process only while th
 names this cluster's configuration: a pid alone may meanwhile be somebody else's.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from spur_cli.cluster.home import Cluster
 from spur_core.errors import RequestError
@@ -57,12 +59,36 @@ def pid_of(cluster: Cluster, name: str) -> int | None:
     return pid if ours and state != "Z" else None
 
 
+class Starting(NamedTuple):
+    """A daemon on its way; `said`: length of its log before."""
+
+    name: str
+    child: "subprocess.Popen[bytes]"
+    ready: Path
+    log: Path
+    said: int
+
+
 def start(cluster: Cluster, name: str) -> int:
     """Start the daemon and wait for its READY line; its pid.
 
     Raises:
         RequestError: it ended, or did not get ready in time; the text quotes its last words.
     """
+    return _wait_ready(_launch(cluster, name))
+
+
+def start_together(cluster: Cluster, names: list[str]) -> None:
+    """Start several daemons at the same time: some may not get ready without the others.
+
+    Raises:
+        RequestError: as for `start`; the others are left as they are.
+    """
+    for one in [_launch(cluster, name) for name in names]:
+        _wait_ready(one)
+
+
+def _launch(cluster: Cluster, name: str) -> Starting:
     words = cluster.command(name)
     path = program(words[0])
     env = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_DAEMONS}
@@ -81,6 +107,11 @@ def start(cluster: Cluster, name: str) -> int:
             start_new_session=True,
         )
     (cluster.root / "run" / f"{name}.pid").write_text(f"{child.pid}\n")
+    return Starting(name, child, ready, log, size)
+
+
+def _wait_ready(one: Starting) -> int:
+    name, child, ready, log, size = one
     deadline = time.monotonic() + READY_SECS
     while b"READY " not in ready.read_bytes():
         code = child.poll()
@@ -140,6 +171,16 @@ def stop(cluster: Cluster, name: str, *, kill: bool = False) -> bool:
     if kill or not signal_and_wait(pid, signal.SIGTERM, alive, STOP_SECS):
         signal_and_wait(pid, signal.SIGKILL, alive, STOP_SECS)
     return True
+
+
+def stop_together(cluster: Cluster, names: list[str]) -> None:
+    """Stop several daemons at the same time, so that none waits for another that goes next."""
+    pids = {name: pid for name in names if (pid := pid_of(cluster, name)) is not None}
+    for pid in pids.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    for name in pids:
+        stop(cluster, name)
 
 
 def strays(cluster: Cluster) -> list[int]:

@@ -18,7 +18,7 @@ def table() -> Table:
     return Table(
         [
             Option("nodes", "N", REQUIRED, "number of nodes (default 1)", metavar="N"),
-            Option("controllers", "", REQUIRED, "only 1 in this release", metavar="M"),
+            Option("controllers", "", REQUIRED, "number of controllers: 1 (default), 3 or 5", metavar="M"),
             Option("cpus", "c", REQUIRED, "CPUs of each node (default: this host's)", metavar="C"),
             Option("gres", "", REQUIRED, "generic resources of each node, such as gpu:2", metavar="SPEC"),
             Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR"),
@@ -52,8 +52,11 @@ def open_cluster(words: Parsed, root: Path) -> tuple[Cluster, bool]:
         RequestError: an option that cannot be served or contradicts the cluster that is there.
     """
     count = _count(words, "nodes", 1, 64)
-    if _count(words, "controllers", 1, 5) != 1:
-        raise RequestError("--controllers: several controllers are not supported by this release")
+    controllers = _count(words, "controllers", 1, 5)
+    if controllers not in (1, 3, 5):
+        raise RequestError(
+            f"--controllers {controllers}: choose 1, 3 or 5; one more of these bears no more losses"
+        )
     cpus = _count(words, "cpus", os.cpu_count() or 1, 4096)
     gres = words.text("gres")
     if gres:
@@ -62,13 +65,16 @@ def open_cluster(words: Parsed, root: Path) -> tuple[Cluster, bool]:
         gres = format_gres(parse_gres(gres))
     found = home.load(root)
     if found is None:
-        return home.create(root, count, cpus, gres), True
+        return home.create(root, count, cpus, gres, controllers), True
     changed = [f"--{name}" for name in ("cpus", "gres") if words.has(name)]
+    if words.has("controllers") and controllers != len(found.ports):
+        changed.insert(0, "--controllers")
     if words.has("nodes") and count != len(found.nodes):
         changed.insert(0, "--nodes")
     if changed:
+        held = f"{len(found.nodes)} node(s) and {len(found.ports)} controller(s)"
         raise RequestError(
-            f"{root} holds a cluster of {len(found.nodes)} node(s), which {' and '.join(changed)} cannot"
+            f"{root} holds a cluster of {held}, which {' and '.join(changed)} cannot"
             " change; leave it out to resume, or run `spur down --purge` first"
         )
     return found, False
@@ -95,14 +101,16 @@ def start_all(ctx: Context, cluster: Cluster) -> list[str]:
         processes.program(name)
     started: list[str] = []
     try:
-        for name in cluster.daemons:
-            if processes.pid_of(cluster, name) is None:
-                started.append(name)
-                processes.start(cluster, name)
+        missing = [name for name in cluster.daemons if processes.pid_of(cluster, name) is None]
+        controllers = [name for name in missing if name in cluster.controllers]
+        started += controllers
+        processes.start_together(cluster, controllers)
+        for name in missing[len(controllers) :]:
+            started.append(name)
+            processes.start(cluster, name)
         wait_for_nodes(connect(ctx, cluster), cluster, NODES_SECS)
     except BaseException:
-        for name in reversed(started):
-            processes.stop(cluster, name)
+        processes.stop_together(cluster, started)
         raise
     return started
 
@@ -111,7 +119,9 @@ def _how_to_use(ctx: Context, cluster: Cluster, new: bool, started: list[str]) -
     count = len(cluster.nodes)
     nodes = "1 node" if count == 1 else f"{count} nodes"
     verb = "started" if new else "resumed" if started else "was running already"
-    lines = [f"cluster of {nodes} {verb}: controller {cluster.address}, logs in {cluster.root / 'log'}"]
+    controllers = "controller" if len(cluster.ports) == 1 else f"{len(cluster.ports)} controllers"
+    where = ", ".join(cluster.addresses)
+    lines = [f"cluster of {nodes} {verb}: {controllers} {where}, logs in {cluster.root / 'log'}"]
     if cluster.root != home.default_root(ctx) or ctx.env.get("SPUR_CONF"):
         lines.append(f"use it:     export SPUR_CONF={cluster.config}")
     lines.append("try:        sbatch --wrap 'hostname; sleep 5'; squeue; sinfo; sacct")
