@@ -26,8 +26,9 @@ NOW = 1796032800.0
 class Refuse(Exception):
     """A scripted refusal."""
 
-    def __init__(self, status: grpc.StatusCode, text: str, code: str = "") -> None:
+    def __init__(self, status: grpc.StatusCode, text: str, code: str = "", leader: str = "") -> None:
         super().__init__(text)
+        self.leader = leader
         self.status = status
         self.text = text
         self.code = code
@@ -103,8 +104,8 @@ class _Handlers(grpc.GenericRpcHandler):
             try:
                 return answer(request) if callable(answer) else answer
             except Refuse as refusal:
-                if refusal.code:
-                    context.set_trailing_metadata((("x-spur-code", refusal.code),))
+                told = (("x-spur-code", refusal.code), ("x-spur-leader", refusal.leader))
+                context.set_trailing_metadata(tuple((key, value) for key, value in told if value))
                 context.abort(refusal.status, refusal.text)
 
         def parts(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -138,6 +139,87 @@ def peer() -> Iterator[Peer]:
     made = Peer()
     yield made
     made.stop()
+
+
+@pytest.fixture
+def make_peer() -> Iterator[Callable[[], Peer]]:
+    """Makes more controllers."""
+    made: list[Peer] = []
+
+    def make() -> Peer:
+        made.append(Peer())
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+class Wire:
+    """A way to a local port that can be closed without a word: connections stand, nothing passes."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._open = threading.Event()
+        self._open.set()
+        self._sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.address = f"127.0.0.1:{self._sockets[0].getsockname()[1]}"
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def cut(self) -> None:
+        self._open.clear()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here = self._sockets[0].accept()[0]
+                self._sockets.append(here)
+                self._open.wait()
+                there = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets.append(there)
+            except OSError:
+                return
+            for source, sink in ((here, there), (there, here)):
+                self._threads.append(threading.Thread(target=self._pump, args=(source, sink), daemon=True))
+                self._threads[-1].start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                self._open.wait()
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    def stop(self) -> None:
+        self._sockets[0].shutdown(socket.SHUT_RDWR)
+        self._open.set()
+        self._threads[0].join()  # after it there are no new ones
+        for one in self._sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        for thread in self._threads:
+            thread.join()
+        for one in self._sockets:
+            one.close()
+
+
+@pytest.fixture
+def make_wire() -> Iterator[Callable[[int], Wire]]:
+    """Makes a way to a local port that can be cut."""
+    made: list[Wire] = []
+
+    def make(port: int) -> Wire:
+        made.append(Wire(port))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
 
 
 @pytest.fixture

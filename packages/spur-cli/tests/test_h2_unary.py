@@ -54,7 +54,7 @@ def test_any_size_goes_both_ways(server, size):
     """More than a frame, more than a window, more than the first window in both directions."""
     address, seen = server
     message = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
-    assert h2_call.call(address, "/t.S/Echo", message, META, 30) == message
+    assert h2_call.call(address, "/t.S/Echo", message, META, 30)[0] == message
     request, metadata = seen[-1]
     assert request == message
     assert metadata["authorization"] == "Bearer x"

@@ -8,6 +8,8 @@ from spur_core.errors import BusyError
 
 CONNECT_FAILURE = "Unable to contact slurm controller (connect failure)"
 TIMED_OUT = "Socket timed out on send/recv operation"
+#: Codes of a controller that does not lead or has just ceased to; the request may be made again.
+LEADERLESS = ("not_leader", "no_leader", "dropped", "unknown_outcome")
 INTERNAL = "Slurm internal error, contact system administrator"
 
 
@@ -27,6 +29,17 @@ class CallFailed(BusyError):
         self.reached = reached
         #: A connection stood, so the request may have been carried out although no answer came.
         self.lost = False
+        #: Who leads, `host:port`, by the word of a controller that does not; "" = not said.
+        self.leader = ""
+        #: Other controllers have been asked as long as the caller is ready to wait.
+        self.final = False
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether another controller may answer, or this one soon: it was not reached, or does not lead."""
+        if self.status != "UNAVAILABLE":
+            return False
+        return not self.reached or bool(self.leader) or self.code in LEADERLESS
 
     @property
     def busy(self) -> bool:

@@ -16,10 +16,11 @@ COMMANDS = {
     "sinfo": "spur_cli.nodes.sinfo",
     "sacct": "spur_cli.history.sacct",
     "scontrol": "spur_cli.control.scontrol",
+    "sdiag": "spur_cli.control.sdiag",
     "spur": "spur_cli.spur",
 }
 #: Names that Slurm's users may type and that come with later releases.
-_LATER = "sprio sstat sdiag sacctmgr sshare sreport scrontab strigger sbcast smd"
+_LATER = "sprio sstat sacctmgr sshare sreport scrontab strigger sbcast smd"
 LATER = tuple(_LATER.split())
 SLURM_NAMES = (*(name for name in COMMANDS if name != "spur"), *LATER)
 

@@ -10,7 +10,10 @@ from spur_core.config.client import (
     controller_addresses,
     load_client,
 )
+from spur_core.errors import ConfigError
 
+#: How long a call goes on to look for a controller that can serve it, seconds; a variable says otherwise.
+RETRY_SECS, RETRY_NAME = 15.0, "SPUR_RETRY_SECS"
 #: The one-machine cluster of `spur up`, below the caller's home.
 LOCAL_CLUSTER = ".local/state/spur/up/spur.conf"
 
@@ -67,3 +70,21 @@ def find(option: str | None, env: Mapping[str, str]) -> Endpoints:
     path = config_path(env)
     client = load_client({"SPUR_CONF": path}) if path else DEFAULTS
     return Endpoints(controller_addresses(option, env, client), path, client)
+
+
+def retry_secs(env: Mapping[str, str]) -> float:
+    """How long a call may go on to look for a controller that can serve it.
+
+    Raises:
+        ConfigError: the variable is no number of seconds.
+    """
+    text = env.get(RETRY_NAME, "")
+    if not text:
+        return RETRY_SECS
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < float("inf"):
+        raise ConfigError(f"{RETRY_NAME}: {text} is not a number of seconds")
+    return found

@@ -88,6 +88,8 @@ class Exchange:
         self._table = _Table()
         self.trailers: dict[str, str] = {}
         self.done = False
+        # Whether a first word has come, and no question is unanswered.
+        self._there = False
         self._send_message()
 
     @property
@@ -99,6 +101,14 @@ class Exchange:
         out, self._out = bytes(self._out), bytearray()
         return out
 
+    def ask(self) -> bool:
+        """Ask whether the other side is there; False when it never spoke, or not since it was asked."""
+        if not self._there or self._out:
+            return False
+        self._there = False
+        self._send(_PING, 0, 0, b"spur?spu")
+        return True
+
     def receive(self, data: bytes) -> None:
         """Take bytes from the connection.
 
@@ -107,6 +117,7 @@ class Exchange:
         """
         if not data:
             raise Broken("the connection was closed")
+        self._there = True
         self._buffer += data
         while len(self._buffer) >= 9 and not self.done:
             high, low, kind, flags, stream = _FRAME.unpack_from(self._buffer)

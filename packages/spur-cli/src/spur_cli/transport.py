@@ -4,16 +4,25 @@ The border is small on purpose: `call` (one request, one answer), `stream` (an a
 (both in parts).  `call` needs no gRPC (`h2_unary`); the others import it, behind `grpc_setup`.
 """
 
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from spur_cli import cli_errors, credentials, endpoints
-from spur_cli.cli_errors import CallFailed
+from spur_cli.cli_errors import LEADERLESS, CallFailed
 from spur_cli.context import Context
 from spur_cli.h2_unary import Unfamiliar
+from spur_core.route import Route
 
-CONNECT_SECS = 2.0
 CALL_SECS = 60.0
+#: What asking for the group may take.
+LEARN_SECS = 5.0
+#: Between two rounds of all controllers.
+FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
+#: Methods that change nothing.
+READS = ("Get", "List", "Watch", "Ping", "Stream")
+REQUEST_KEY = "x-spur-request-id"
 CONTROLLER = "slurm.SlurmController"
 ACCOUNTING = "slurm.SlurmAccounting"
 AGENT = "slurm.SlurmAgent"
@@ -32,7 +41,13 @@ M = TypeVar("M", bound=Message)
 
 
 class Transport:
-    """Calls in the name of one command's caller."""
+    """Calls in the name of one command's caller, to whichever controller answers.
+
+    A call that reaches nobody, or one that does not lead, goes to the leader or to the next controller; when
+    all were asked in vain, again from the first, as long as the caller is ready to wait.  A controller that
+    is alone and refuses the connection is not waited for.  What changes something carries an id, the same
+    one however often it is sent, so that it is done once.
+    """
 
     def __init__(self, ctx: Context, option: str | None = None) -> None:
         """`option`: the value of `--controller`.
@@ -42,18 +57,29 @@ class Transport:
         """
         self._ctx = ctx
         self.where = endpoints.find(option, ctx.env)
+        self.route = Route(self.where.addresses)
+        self._retry_secs = endpoints.retry_secs(ctx.env)
         self._metadata: credentials.Metadata | None = None
         self._channels: dict[str, Any] = {}
-        self._current = 0
+        self._learned = False
+        self._quick = False
+
+    @property
+    def quick(self) -> bool:
+        """Whether a silent controller is given up soon, because there are others."""
+        return self._quick or self.route.several
 
     def only(self, address: str) -> "Transport":
-        """The same caller, asking one controller."""
+        """The same caller, asking one controller, once."""
         twin = object.__new__(Transport)
         twin._ctx = self._ctx
+        twin._quick = self.quick
         twin.where = endpoints.Endpoints((address,), self.where.config, self.where.client)
+        twin.route = Route(twin.where.addresses)
+        twin._retry_secs = 0.0
         twin._metadata = self.metadata()
         twin._channels = self._channels
-        twin._current = 0
+        twin._learned = True
         return twin
 
     def metadata(self) -> credentials.Metadata:
@@ -63,6 +89,21 @@ class Transport:
             self._metadata = credentials.metadata(self.where, ctx.env, ctx.clock(), ctx.warning)
         return self._metadata
 
+    def learn(self) -> None:
+        """Ask for the whole group, so that the loss of the controllers that were configured is none."""
+        if self._learned:
+            return
+        self._learned = True
+        from spur_proto import controller_pb2 as pb
+
+        try:
+            found = self.call("Ping", pb.PingRequest(), pb.PingResponse, timeout=LEARN_SECS)
+        except CallFailed:
+            self._learned = False
+            return
+        if len(found.members) > 1:
+            self.route.learn(one.client_address for one in found.members)
+
     def call(
         self,
         method: str,
@@ -71,68 +112,121 @@ class Transport:
         *,
         service: str = CONTROLLER,
         timeout: float = CALL_SECS,
+        request_id: str = "",
     ) -> M:
-        """One call to the first controller that can be reached.
+        """One call to the first controller that can serve it.
+
+        Args:
+            timeout: seconds for each controller that is asked.
+            request_id: of a change that the caller itself may ask for again; else there is one for each call.
 
         Raises:
             CallFailed: nobody could be reached, or the call was refused.
         """
+        metadata = (*self.metadata(), *_request_id(method, request, request_id))
+        path, message = f"/{service}/{method}", request.SerializeToString()
+        pause, until = FIRST_PAUSE, None
+        while True:
+            found = self._round(path, message, metadata, timeout)
+            if isinstance(found, bytes):
+                return answer.FromString(found)
+            if found.code in LEADERLESS:
+                self.learn()
+            elif not self.route.several:
+                raise found
+            now = time.monotonic()
+            until = until or now + self._retry_secs
+            if now + pause > until:
+                found.final = True
+                raise found
+            time.sleep(pause)
+            pause = min(pause * 2, LAST_PAUSE)
 
-        try:
-            return self._each_address(f"/{service}/{method}", request, answer, timeout)
-        except Unfamiliar:
-            return self._call_grpc(f"/{service}/{method}", request, answer, timeout)
+    def _round(
+        self, path: str, message: bytes, metadata: credentials.Metadata, timeout: float
+    ) -> "bytes | CallFailed":
+        """The answer of the first controller that can serve the call, or why the last one did not.
 
-    def _each_address(self, path: str, request: Message, answer: type[M], timeout: float) -> M:
-        """As `_each`, over connections of our own that need no gRPC."""
-        from spur_cli import h2_call
-
-        addresses = self.where.addresses
+        Raises:
+            CallFailed: a refusal.
+        """
         failure = cli_errors.unreachable()
-        metadata = tuple((str(key), str(value)) for key, value in self.metadata())
-        message = request.SerializeToString()
-        for offset in range(len(addresses)):
-            at = (self._current + offset) % len(addresses)
+        lost, tried = False, set[str]()
+        while (address := self.route.next(tried)) is not None:
+            tried.add(address)
             try:
-                body = h2_call.call(addresses[at], path, message, metadata, timeout)
+                body, leader = self._ask(address, path, message, metadata, timeout)
             except CallFailed as error:
                 failure = error
-                if error.reached:
+                if not error.elsewhere:
                     raise
-                continue
-            self._current = at
-            return answer.FromString(body)
-        raise failure
+                lost = lost or error.lost
+                self._failed(address, error)
+            else:
+                self.route.learn((leader,))
+                self.route.answered(address)
+                return body
+        failure.lost = lost
+        return failure
 
-    def _call_grpc(self, path: str, request: Message, answer: type[M], timeout: float) -> M:
-        def attempt(channel: Any) -> Any:
-            method_of = channel.unary_unary(
-                path,
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=answer.FromString,
-            )
-            return method_of(request, timeout=timeout, metadata=self.metadata())
+    def _failed(self, address: str, failure: CallFailed) -> None:
+        if failure.reached or failure.leader:
+            self.route.refused(address, failure.leader)
+        else:
+            self.route.lost(address)
 
-        found: M = self._each(attempt)
-        return found
+    def _ask(
+        self, address: str, path: str, message: bytes, metadata: credentials.Metadata, timeout: float
+    ) -> tuple[bytes, str]:
+        """(answer, the leader that it names or "") of one controller, if possible without gRPC."""
+        from spur_cli import h2_call
+
+        texts = tuple((str(key), str(value)) for key, value in metadata)
+        try:
+            body, said = h2_call.call(address, path, message, texts, timeout, quick=self.quick)
+        except Unfamiliar:
+            return self._ask_grpc(address, path, message, metadata, timeout)
+        return body, said.get(h2_call.LEADER_KEY, "")
+
+    def _ask_grpc(
+        self, address: str, path: str, message: bytes, metadata: credentials.Metadata, timeout: float
+    ) -> tuple[bytes, str]:
+        try:
+            # Without serializers: bytes in, bytes out.
+            body = self._channel(address).unary_unary(path)(message, timeout=timeout, metadata=metadata)
+        except Exception as error:
+            raise _failure(error) from None
+        return bytes(body), ""
 
     def stream(
         self, method: str, request: Message, answer: type[M], *, service: str = CONTROLLER
     ) -> "Parts[M]":
         """The parts of the answer of the first controller that can be reached.
 
-        Iterating raises CallFailed when the stream breaks.
+        Iterating raises CallFailed when the stream breaks; the next one goes elsewhere.
+
+        Raises:
+            CallFailed: nobody could be reached.
         """
+        from spur_cli import h2_call
 
-        def attempt(channel: Any) -> Any:
-            method_of = channel.unary_stream(
-                f"/{service}/{method}",
-                request_serializer=type(request).SerializeToString,
-                response_deserializer=answer.FromString,
-            )
-            return method_of(request, metadata=self.metadata())
-
-        return Parts(self._each(attempt))
+        wait = h2_call.QUICK_SECS if self.quick else h2_call.CONNECT_SECS
+        tried: set[str] = set()
+        while (address := self.route.next(tried)) is not None:
+            tried.add(address)
+            if h2_call.answers(address, wait):
+                break
+            self.route.lost(address)
+        else:
+            raise cli_errors.unreachable()
+        method_of = self._channel(address).unary_stream(
+            f"/{service}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        parts: Parts[M] = Parts(method_of(request, metadata=self.metadata()))
+        parts.on_failure = lambda failure: self._failed(address, failure)
+        return parts
 
     def session(
         self, address: str, method: str, requests: Iterable[Message], request: type[Message], answer: type[M]
@@ -148,56 +242,50 @@ class Transport:
         )
         return Parts(method_of(iter(requests), metadata=self.metadata()), channel)
 
-    def _each(self, attempt: Callable[[Any], Any]) -> Any:
-        """Run `attempt` against the controllers in turn; the one that answered stays the first."""
-        addresses = self.where.addresses
-        failure = cli_errors.unreachable()
-        for offset in range(len(addresses)):
-            at = (self._current + offset) % len(addresses)
-            channel = self._channel(addresses[at])
-            if channel is None:
-                continue
-            try:
-                found = attempt(channel)
-            except Exception as error:
-                failure = _failure(error)
-                if not failure.reached:
-                    failure.lost = True
-                    continue
-                raise failure from None
-            self._current = at
-            return found
-        raise failure
-
     def _channel(self, address: str) -> Any:
-        """The open channel to `address`, None when nobody listens there."""
-        if address not in self._channels:
-            if not listens(address):
-                return None
+        """The channel to a controller; one that was opened while it was alone is replaced."""
+        quick = self.route.several
+        found = self._channels.get(address)
+        if found is None or found[1] is not quick:
             from spur_cli.grpc_setup import open_channel
 
-            self._channels[address] = open_channel(address)
-        return self._channels[address]
+            found = self._channels[address] = (open_channel(address, quick=quick), quick)
+        return found[0]
 
     def close(self) -> None:
         """Close every channel."""
-        for channel in self._channels.values():
+        for channel, _ in self._channels.values():
             channel.close()
         self._channels.clear()
 
 
+def _request_id(method: str, request: Message, given: str) -> list[tuple[str, str]]:
+    """The metadata that make a change happen once; requests with a field for that need none."""
+    if method.startswith(READS) or hasattr(request, "request_id"):
+        return []
+    return [(REQUEST_KEY, given or new_request_id())]
+
+
+def new_request_id() -> str:
+    """For one change, however often it is asked for."""
+    return os.urandom(16).hex()
+
+
 class Parts(Generic[M]):
-    """The answer of a call, part by part."""
+    """The answer of a call, part by part.  `on_failure` is told why it broke."""
 
     def __init__(self, call: Any, channel: Any = None) -> None:
         self._call = call
         self._channel = channel
+        self.on_failure: Callable[[CallFailed], None] = lambda failure: None
 
     def __iter__(self) -> Iterator[M]:
         try:
             yield from self._call
         except Exception as error:
-            raise _failure(error) from None
+            failure = _failure(error)
+            self.on_failure(failure)
+            raise failure from None
 
     def cancel(self) -> None:
         """End the call from this side."""
@@ -210,20 +298,11 @@ def _failure(error: Exception) -> CallFailed:
     """What a failed attempt means; anything but gRPC's own error is a fault of ours and goes up as it is."""
     import grpc
 
-    from spur_cli.grpc_setup import describe
+    from spur_cli.grpc_setup import LEADER_KEY, describe, said
 
-    if isinstance(error, grpc.RpcError):
-        return cli_errors.translate(*describe(error))
-    raise error
-
-
-def listens(address: str, timeout: float = CONNECT_SECS) -> bool:
-    """Whether a TCP connection to `host:port` is accepted within `timeout` seconds."""
-    import socket
-
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
-    except OSError:
-        return False
-    return True
+    if not isinstance(error, grpc.RpcError):
+        raise error
+    failure = cli_errors.translate(*describe(error))
+    failure.leader = said(error, LEADER_KEY)
+    failure.lost = not failure.reached
+    return failure

@@ -14,7 +14,7 @@ from spur_cli.context import Context
 from spur_cli.queue.names import reason_of
 from spur_cli.signals import SIGNAL
 from spur_cli.step.watch import WATCH, WATCH_LOST, start_watching
-from spur_cli.transport import Transport
+from spur_cli.transport import Transport, new_request_id
 from spur_core.states import TERMINAL_STATES, JobState
 
 if TYPE_CHECKING:
@@ -251,9 +251,12 @@ class AllocRun:
             code=os.WEXITSTATUS(status) if exited else 0, signal=0 if exited else os.WTERMSIG(status)
         )
         request = pb.CompleteJobRequest(job_id=self.job_id, exit=end)
+        same = new_request_id()
         for attempt in range(TRIES):
             try:
-                self.transport.call("CompleteJob", request, pb.CompleteJobResponse, timeout=10.0)
+                self.transport.call(
+                    "CompleteJob", request, pb.CompleteJobResponse, timeout=10.0, request_id=same
+                )
             except CallFailed as failure:
                 if failure.code in ("no_such_job", "already_done", "wrong_state"):
                     return

@@ -12,13 +12,13 @@ from spur_core.errors import ConfigError
 #: Keywords that act in this release.
 KEYWORDS = (
     "all details exit help hide hold oneliner ping quiet quit release requeue requeuehold show uhold resume"
-    " suspend update verbose version"
+    " suspend takeover update verbose version"
 )
 #: Keywords of Slurm that come later, refused by name.
 LATER = (
     "abort callerid cancel_reboot cluster completing create delete errnumstr fsdampeningfactor getent gethost"
     " listpids notify pidinfo power reboot reconfigure schedloglevel setdebug setdebugflags shutdown"
-    " takeover token top wait_job write"
+    " token top wait_job write"
 )
 
 
@@ -121,6 +121,10 @@ class Session:
             return update(ctx, self.connect, rest)
         if keyword == "ping":
             return self._ping()
+        if keyword == "takeover":
+            from spur_cli.control.takeover import takeover
+
+            return takeover(ctx, self.connect(), rest)
         return self._local(keyword)
 
     def _ping(self) -> int:

@@ -1,4 +1,5 @@
-"""A thread that brings what the controller says of a job or a step, through restarts of the controller."""
+"""A thread that brings what the controller says of a job or a step, through restarts of the controller and to
+the one that leads after it."""
 
 import threading
 import time
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 WATCH, WATCH_LOST = "watch", "watch_lost"
 #: How long the controller may be away, seconds.
 WAIT_SECS = 300.0
+#: Who watches so long may see controllers come and go: then the whole group is asked for.
+LEARN_SECS = 1.0
 FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
 
 
@@ -24,8 +27,17 @@ def start_watching(
 ) -> None:
     """Watch a job (`WatchJob`) or a step (`WatchStep`) until it has ended for good."""
     field = "job" if method == "WatchJob" else "step"
+    learning = threading.Timer(LEARN_SECS, transport.learn)
+    learning.daemon = True
 
     def run() -> None:
+        learning.start()
+        try:
+            watch()
+        finally:
+            learning.cancel()
+
+    def watch() -> None:
         pause, last = FIRST_PAUSE, time.monotonic()
         while True:
             try:
@@ -37,7 +49,9 @@ def start_watching(
                 failure = CallFailed("UNAVAILABLE", "", "the controller ended the watch")
             except CallFailed as error:
                 failure = error
-            if not failure.busy or time.monotonic() - last > WAIT_SECS:
+            # A controller that goes down cancels what it serves.
+            over = not failure.busy and failure.status != "CANCELLED"
+            if over or time.monotonic() - last > WAIT_SECS:
                 events.put((WATCH_LOST, "", failure))
                 return
             time.sleep(pause)

@@ -35,7 +35,7 @@ def submit(
         except CallFailed as failure:
             connected = connected or failure.reached or failure.lost
             # Nobody was ever there: no use in waiting, and scripts expect the failure at once.
-            if not failure.busy or not connected or attempt == RETRIES:
+            if not failure.busy or not connected or failure.final or attempt == RETRIES:
                 raise
             if not told:
                 ctx.error("Slurm temporarily unable to accept job, sleeping and retrying")

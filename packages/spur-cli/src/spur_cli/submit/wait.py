@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from spur_proto import common_pb2
 
 FIRST_PAUSE, LAST_PAUSE = 0.1, 2.0
+#: Who waits so long may see controllers come and go.
+LEARN_PAUSE = 0.4
 
 
 def job_code(job: "common_pb2.JobInfo") -> int:
@@ -52,5 +54,7 @@ def wait_for(ctx: Context, transport: Transport, job_id: int) -> int:
                     codes[job.job_id, job.array_task_id] = job_code(job)
             if not [job for job in jobs if int(job.state) not in TERMINAL_STATES]:
                 return max(codes.values(), default=1)
+            if pause >= LEARN_PAUSE:
+                transport.learn()
         time.sleep(pause)
         pause = min(pause * 2, LAST_PAUSE)

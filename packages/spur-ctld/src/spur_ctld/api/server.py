@@ -16,7 +16,8 @@ OPTIONS: Final = (
     # Two controllers on one port would each get half of the calls.
     ("grpc.so_reuseport", 0),
     ("grpc.max_connection_idle_ms", 3_600_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    # Agents and watchers of a group ask a quiet controller each second whether it is still there.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
     ("grpc.keepalive_permit_without_calls", 1),
 )
 

@@ -1,0 +1,109 @@
+"""sdiag: what the controllers say of themselves.  Only what is really counted is shown."""
+
+from typing import TYPE_CHECKING
+
+from spur_cli import formats
+from spur_cli.cli_errors import CONNECT_FAILURE, CallFailed
+from spur_cli.context import Context, Stop
+from spur_cli.control.members import Group, gather
+from spur_cli.options.engine import OPTIONAL, Option, Table
+from spur_cli.options.front import cluster_option, common, open_options
+from spur_cli.transport import Transport
+from spur_core.errors import ConfigError
+from spur_core.states import JobState
+
+if TYPE_CHECKING:
+    from spur_proto import controller_pb2
+
+STARS = "*" * 55
+
+
+def table() -> Table:
+    """The options of sdiag."""
+    return Table(
+        [
+            Option("all", "a", idle="all that is counted is always shown"),
+            Option("reset", "r", refuse="*"),
+            Option("sort-by-id", "i", refuse="*"),
+            Option("sort-by-time", "t", refuse="*"),
+            Option("sort-by-time2", "T", refuse="*"),
+            Option("no-trunc", "", idle="nothing is cut"),
+            Option("json", "", OPTIONAL, refuse="*"),
+            Option("yaml", "", OPTIONAL, refuse="*"),
+            cluster_option(),
+            *common(),
+        ],
+        synopsis="[OPTIONS]",
+    )
+
+
+def run(ctx: Context) -> int:
+    """The command."""
+    options = open_options(ctx, table())
+    if options.operands:
+        raise ctx.stop(f"sdiag takes no arguments: {options.operands[0]}")
+    from spur_cli.submit.sbatch import cluster_name
+
+    try:
+        transport = Transport(ctx, options.get("controller"))
+        cluster_name(ctx, transport, options.get("clusters"))
+        group = gather(transport)
+    except ConfigError as error:
+        raise ctx.fatal(error.text) from None
+    except CallFailed as failure:
+        raise Stop(1, f"slurm_get_statistics: {failure.text}") from None
+    if group.told is None:
+        raise Stop(1, f"slurm_get_statistics: {CONNECT_FAILURE}")
+    lines = [*_head(ctx), *_controllers(group, group.told)]
+    ctx.out("".join(f"{line}\n" for line in lines))
+    try:
+        counts = _counts(transport)
+    except CallFailed as failure:  # of a group without a leader the above is what somebody needs to see
+        raise Stop(1, f"slurm_get_statistics: {failure.text}") from None
+    ctx.out("".join(f"{line}\n" for line in ("", *counts)))
+    return 0
+
+
+def _head(ctx: Context) -> list[str]:
+    now = ctx.clock()
+    when = formats.date_line(now).strip()
+    return [STARS, f"sdiag output at {when} ({int(now)})", STARS]
+
+
+def _counts(transport: Transport) -> list[str]:
+    """Jobs by state, as they are in the queue now."""
+    from spur_cli.queue import select
+
+    jobs = select.fetch(transport, states=(JobState.PENDING, JobState.RUNNING))
+    pending = sum(max(job.array_pending_count, 1) for job in jobs if int(job.state) == JobState.PENDING)
+    running = sum(1 for job in jobs if int(job.state) == JobState.RUNNING)
+    return [f"Jobs pending:   {pending}", f"Jobs running:   {running}"]
+
+
+def _controllers(group: Group, told: "controller_pb2.PingResponse") -> list[str]:
+    """Who answered, who leads, and how far each one's log goes."""
+    lines = ["Controllers"]
+    leads = f"{told.leader_id} at {told.leader_address}" if told.leader_id else "none"
+    if group.several:
+        lines += [f"\tAnswered by:  {told.member_id} at {told.hostname}", f"\tLeader:       {leads}"]
+    else:
+        lines.append(f"\tAnswered by:  {told.hostname}")
+    if told.term:
+        lines.append(f"\tTerm:         {told.term}")
+    if told.applied:
+        lines.append(f"\tLog applied:  {told.applied}")
+    if group.several:
+        known = {one.id: one for one in told.members}
+        for member in group.members:
+            words = [f"\t{member.number} at {member.address}: {'UP' if member.up else 'DOWN'}"]
+            if member.answer is not None:
+                words.append(f"applied {member.answer.applied}")
+                if member.number != told.leader_id:
+                    words.append(f"leader silent for {member.answer.leader_silent_secs:.1f} s")
+            # Only the leader knows how far the others' logs go.
+            if told.member_id == told.leader_id and known[member.number].match:
+                words.append(f"log {known[member.number].match}")
+            if known[member.number].version:
+                words.append(f"version {known[member.number].version}")
+            lines.append(", ".join(words))
+    return lines
