@@ -57,6 +57,10 @@ class Effects:
             self._steps.resume(job)
             self._suspender.look(job)
 
+    def stop(self) -> None:
+        """Follow the state no longer."""
+        self._ledger.unsubscribe(self._on_events)
+
     def _on_events(self, events: Sequence[Event]) -> None:
         jobs = self._ledger.state.jobs
         for event in events:

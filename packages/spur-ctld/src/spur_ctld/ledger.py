@@ -10,11 +10,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
+from spur_core import faults
 from spur_core.errors import StateError
 from spur_ctld.api.grpc_errors import Refused
+from spur_ctld.replication.errors import NotLeader, Unknown
 from spur_ctld.state import codec
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.events import Event, JobChanged
+from spur_ctld.state.events import Event, JobChanged, StateReplaced
 from spur_ctld.state.invariants import check
 from spur_ctld.state.ops import AnyOp, OpResult
 
@@ -22,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds a proposal may take before its fate is unknown.
 COMMIT_SECS: Final = 30.0
+#: A proposal that was under way when leadership was lost is waited for so long; its fate is unknown then.
+AFTERMATH_SECS: Final = 2.0
 
 Listener = Callable[[Sequence[Event]], None]
 
@@ -30,6 +36,8 @@ class Proposer(Protocol):
     """The part of the replication node that the ledger needs."""
 
     async def propose(self, cmd: bytes, deadline: float | None = None) -> bytes: ...
+
+    async def read_barrier(self, deadline: float | None = None) -> int: ...
 
 
 class Ledger:
@@ -49,6 +57,8 @@ class Ledger:
         self._paranoid = paranoid
         self._listeners: list[Listener] = []
         self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+        self._leads = True
+        self._under_way: set[asyncio.Timeout] = set()
 
     @property
     def state(self) -> ClusterState:
@@ -58,22 +68,69 @@ class Ledger:
     async def commit(self, op: AnyOp) -> OpResult:
         """Put `op` into the log and return what `apply` made of it.
 
+        Only the leader proposes: what it decides rests on memory that nobody else has.
+
         Raises:
             Refused: apply refused it; nothing changed.
             BusyError: it was not, or perhaps not, executed; try again.
         """
+        if not self._leads:
+            raise NotLeader
+        name = type(op).__name__
+        faults.before(name)
+        if op.at < (latest := self.state.time):
+            # An earlier leader's clock is ahead of this one's.
+            op = msgspec.structs.replace(op, at=latest)
         deadline = asyncio.get_running_loop().time() + COMMIT_SECS
-        raw = await self._proposer.propose(codec.encode_op(op), deadline)
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._under_way.add(limit)
+                try:
+                    raw = await self._proposer.propose(codec.encode_op(op), deadline)
+                finally:
+                    self._under_way.discard(limit)
+        except TimeoutError:
+            raise Unknown("this controller stopped leading before the command was applied") from None
+        faults.after(name)
         result: OpResult = codec.decode_result(raw)
         if result.refusal is not None:
             raise Refused(result.refusal.code, result.refusal.text)
         return result
+
+    async def confirm(self) -> None:
+        """Return when the local state shows everything that was acknowledged before the call, by whomever.
+
+        Raises:
+            BusyError: this controller cannot tell: it may lead no longer.
+        """
+        await self._proposer.read_barrier(asyncio.get_running_loop().time() + COMMIT_SECS)
+
+    def answered(self, key: str) -> OpResult | None:
+        """What a request with that key was given before; None when it was not carried out."""
+        known = self.state.answers.get(key) if key else None
+        return None if known is None else codec.decode_result(known.result)
+
+    def lead(self, *, leads: bool) -> None:
+        """Whether this controller may propose.  Losing it ends what is under way and wakes all who wait."""
+        self._leads = leads
+        if leads:
+            return
+        if self._under_way:
+            end = asyncio.get_running_loop().time() + AFTERMATH_SECS
+            for limit in self._under_way:
+                limit.reschedule(end)
+        self.wake_all()
 
     # -- changes
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener` with the events of every entry that is applied from now on."""
         self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Stop calling `listener`; nothing happens when it is not called anyway."""
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
 
     def publish(self, events: Sequence[Event]) -> None:
         """An entry was applied; called on the event loop."""
@@ -82,7 +139,9 @@ class Ledger:
                 for waiter in self._waiters.pop(event.job_id, ()):
                     if not waiter.done():
                         waiter.set_result(None)
-        for listener in self._listeners:
+            elif isinstance(event, StateReplaced):
+                self.wake_all()
+        for listener in tuple(self._listeners):
             listener(events)
         if self._paranoid and events:
             problems = check(self.state)

@@ -1,18 +1,20 @@
 """Everything a handler, effect or timer of this controller works with, made once at start."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spur_auth.kinds import Identity
 from spur_auth.ownership import is_owner
-from spur_core.errors import AccessDenied
-from spur_ctld.api.caller import CALLER, GateRules, caller_is_admin, require_user
-from spur_ctld.client_memory import ClientMemory
+from spur_core.errors import AccessDenied, BusyError
+from spur_ctld.api.caller import CALLER, REQUEST, GateRules, caller_is_admin, require_user
+from spur_ctld.api.node_view import Load
+from spur_ctld.client_memory import ClientMemory, StepLines
 from spur_ctld.dispatch.agents import AgentPool
 from spur_ctld.ledger import Ledger
 from spur_ctld.node_memory import NodeMemory
+from spur_ctld.replication.errors import NotLeader
 from spur_ctld.scheduling.catalog import Catalog
 from spur_ctld.settings import ShellSettings
 from spur_ctld.state.ops import Who
@@ -21,31 +23,106 @@ from spur_ctld.users import UserDirectory, UserRecord
 
 if TYPE_CHECKING:
     from spur_ctld.dispatch.steps import StepRunner
+    from spur_ctld.office import Office
+    from spur_ctld.recovery.service import Recovery
     from spur_ctld.scheduling.snapshot import SnapshotBuilder
+
+
+class Stopping(BusyError):
+    """This controller ends the call because it stops, or leads no longer; the client asks again."""
+
+    code = "stopping"
 
 
 @dataclass
 class Site:
-    """The parts; `clock` gives seconds since the epoch, `monotonic` seconds for measuring silence."""
+    """The parts; `clock` gives seconds since the epoch, `monotonic` seconds for measuring silence.
+
+    What only a leader has is in `office`; asking for it elsewhere raises `NotLeader`.
+    """
 
     ledger: Ledger
     catalog: Catalog
-    agents: AgentPool
-    memory: NodeMemory
     users: UserDirectory
     settings: ShellSettings
     rules: GateRules
     key: bytes | None
-    term: Callable[[], int]
     #: Named in `GetConfig`.
     facts: dict[str, str] = field(default_factory=dict)
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    #: Set once the site exists, for it reads the site.
-    builder: "SnapshotBuilder" = field(init=False)
-    #: Likewise.
-    steps: "StepRunner" = field(init=False)
-    clients: ClientMemory = field(default_factory=ClientMemory)
+    #: Of the present term of leadership; None while another controller leads, or none.
+    office: "Office | None" = None
+    stopping: bool = False
+
+    @property
+    def _open(self) -> "Office":
+        if self.office is None:
+            raise NotLeader
+        return self.office
+
+    @property
+    def agents(self) -> AgentPool:
+        """The agents, called in the name of the present term."""
+        return self._open.agents
+
+    @property
+    def memory(self) -> NodeMemory:
+        """What this leader heard of nodes."""
+        return self._open.memory
+
+    @property
+    def loads(self) -> Mapping[str, Load]:
+        """Loads that nodes told; a follower has heard none."""
+        return self.office.memory.loads if self.office is not None else {}
+
+    @property
+    def clients(self) -> ClientMemory:
+        """What this leader heard of clients."""
+        return self._open.clients
+
+    @property
+    def lines(self) -> StepLines:
+        """Who waits for a step."""
+        return self._open.lines
+
+    @property
+    def builder(self) -> "SnapshotBuilder":
+        """Makes the scheduler's views."""
+        return self._open.builder
+
+    @property
+    def steps(self) -> "StepRunner":
+        """Launches and ends steps."""
+        return self._open.steps
+
+    @property
+    def recovery(self) -> "Recovery":
+        """Brings runs and reality together."""
+        return self._open.recovery
+
+    def term(self) -> int:
+        """The term in which this controller leads."""
+        return self._open.term
+
+    def check_here(self) -> None:
+        """For calls that wait: whether their answer may still come from here.
+
+        Raises:
+            Stopping: it may not; the client asks again, elsewhere.
+        """
+        if self.stopping:
+            raise Stopping("the controller is stopping; ask again")
+        if self.office is None:
+            raise Stopping("the controller leads no longer; ask again")
+
+    def key_of(self, who: "Who", part: object = 0) -> str:
+        """The key of one operation of the present request; empty when the request has no id.
+
+        Another user's request id must neither collide nor reveal an answer.
+        """
+        request = REQUEST.get()
+        return f"{request}:{who.user if who.uid is None else who.uid}/{part}" if request else ""
 
     async def caller(self) -> tuple[UserRecord, bool]:
         """(account, whether an administrator) of the user behind the present call.

@@ -210,10 +210,7 @@ class Cluster:
 
     async def crash(self) -> None:
         """What SIGKILL leaves: nothing but the log; no effect is finished, nothing is told."""
-        parts = self.controller
-        for part in (parts.launcher, parts.fencer, parts.timers, parts.steps, parts.suspender):
-            await part.stop()
-        await self.controller.scheduler.stop()
+        await self.controller.leadership.stop()
         await self.down()
 
     async def restart(self) -> None:

@@ -73,7 +73,7 @@ async def test_what_agents_are_told_names_job_and_attempt(cluster):
     agent = await cluster.add_agent("n1")
     job = await cluster.submit(requeue=True)
     await cluster.in_state(job, JobState.RUNNING)
-    pool, address = cluster.controller.agents, f"127.0.0.1:{agent.port}"
+    pool, address = cluster.controller.office.agents, f"127.0.0.1:{agent.port}"
     await pool.signal(address, job, 1, 10)
     await pool.end_step(address, RuntimeId(job, 1, 0), 5, "cancelled")
     await pool.end(address, job, 1, 5, "cancelled")

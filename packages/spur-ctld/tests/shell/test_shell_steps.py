@@ -116,10 +116,10 @@ async def test_steps_wait_in_order(cluster):
     job = await cluster.alloc(exclusive=True)
     await cluster.step(job)
     second = asyncio.create_task(cluster.step(job, request_id="two"))
-    await reach(lambda: cluster.controller.service.lines._lines.get(job))
+    await reach(lambda: cluster.controller.site.lines._lines.get(job))
     # A small one that came later does not overtake the one that waits for the whole node.
     third = asyncio.create_task(cluster.step(job, request_id="three", exact=True, num_tasks=1))
-    await reach(lambda: len(cluster.controller.service.lines._lines[job]) == 2)
+    await reach(lambda: len(cluster.controller.site.lines._lines[job]) == 2)
     overlapping = await cluster.step(job, overlap=True)
     assert overlapping.step.rid.step_id == 1, "one that shares does not stand in line"
     await cluster.report(one, job, step_id=0)
@@ -127,7 +127,7 @@ async def test_steps_wait_in_order(cluster):
     assert not third.done()
     await cluster.report(one, job, step_id=2)
     assert (await third).step.rid.step_id == 3
-    assert not cluster.controller.service.lines._lines
+    assert not cluster.controller.site.lines._lines
 
 
 async def test_a_place_in_line_is_kept_for_a_client_that_calls_again(cluster):
@@ -137,7 +137,7 @@ async def test_a_place_in_line_is_kept_for_a_client_that_calls_again(cluster):
     answer = await cluster.step(job, request_id="two", wait_secs=0)
     assert (answer.busy, answer.text) == (True, "Requested nodes are busy")
     third = asyncio.create_task(cluster.step(job, request_id="three"))
-    await reach(lambda: len(cluster.controller.service.lines._lines[job]) == 2)
+    await reach(lambda: len(cluster.controller.site.lines._lines[job]) == 2)
     await cluster.report(one, job, step_id=0)
     assert (await cluster.step(job, request_id="two")).step.rid.step_id == 1
     await cluster.report(one, job, step_id=1)
@@ -154,7 +154,7 @@ async def test_immediate_is_told_at_once_and_takes_no_place(cluster):
     job = await cluster.alloc(exclusive=True)
     await cluster.step(job)
     assert (await cluster.step(job, immediate=True, request_id="now")).busy
-    assert not cluster.controller.service.lines._lines
+    assert not cluster.controller.site.lines._lines
 
 
 async def test_a_script_may_make_a_step_before_its_last_node_has_confirmed(cluster):

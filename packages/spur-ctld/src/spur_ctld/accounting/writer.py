@@ -89,6 +89,8 @@ class OutboxWriter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        self._ready = False
+        self.problem = _NOT_YET
         await self.engine.dispose()
 
     def notify(self) -> None:

@@ -12,14 +12,14 @@ from spur_core.errors import NotFound, RequestError, WrongState
 from spur_core.states import NodeAvail
 from spur_ctld import bounds
 from spur_ctld.api import node_identity, parse
-from spur_ctld.api.caller import CALLER, GateRules
+from spur_ctld.api.caller import CALLER, PEER, GateRules
 from spur_ctld.api.node_view import Load
 from spur_ctld.dispatch.launch_spec import rid_message
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.node_memory import Held
 from spur_ctld.recovery.cohorts import Verdict
 from spur_ctld.recovery.policy import Life
-from spur_ctld.recovery.service import Entry, Recovery
+from spur_ctld.recovery.service import Entry
 from spur_ctld.settings import overlay
 from spur_ctld.site import Site
 from spur_ctld.state import ops
@@ -62,13 +62,12 @@ class AgentCalls:
     """RegisterAgent, Heartbeat, DeregisterAgent, ReportJobStatus, ReportStepdRecovery."""
 
     site: Site
-    recovery: Recovery
 
     async def RegisterAgent(self, request: pb.RegisterAgentRequest, context: Any) -> pb.RegisterAgentResponse:
         site = self.site
         claim = await node_identity.claim(site, request.node)
         now = site.clock()
-        said = msgspec.structs.replace(node_record(request, peer_host(context.peer())), holder=claim.holder)
+        said = msgspec.structs.replace(node_record(request, peer_host(PEER.get())), holder=claim.holder)
         before = site.ledger.state.nodes.get(request.node)
         await site.ledger.commit(
             ops.NodeRegister(at=now, node=overlay(said, site.settings.nodes), held_by=claim.held_by)
@@ -76,7 +75,7 @@ class AgentCalls:
         if before is not None and node_address(before) not in ("", node_address(said)):
             await site.agents.forget(node_address(before))
         site.memory.heard(request.node, site.monotonic())
-        await self.recovery.reconcile(request.node, held_steps(request.held))
+        await self.site.recovery.reconcile(request.node, held_steps(request.held))
         log.info(
             "node_registered node=%s address=%s cpus=%d memory_mb=%d held=%d",
             request.node,
@@ -104,7 +103,7 @@ class AgentCalls:
             await site.ledger.commit(ops.NodeBack(at=site.clock(), name=request.node))
             log.info("node_back node=%s", request.node)
         if request.has_snapshot:
-            await self.recovery.reconcile(request.node, held_steps(request.held))
+            await self.site.recovery.reconcile(request.node, held_steps(request.held))
         return pb.HeartbeatResponse()
 
     async def DeregisterAgent(
@@ -134,7 +133,9 @@ class AgentCalls:
             raise NotFound(f"Node {node} not found")
         if known.boot_id != request.boot_id:
             raise WrongState(f"node {node} registered with another boot; register again")
-        answers = await self.recovery.report(node, [recovery_entry(message) for message in request.entries])
+        answers = await self.site.recovery.report(
+            node, [recovery_entry(message) for message in request.entries]
+        )
         return pb.ReportStepdRecoveryResponse(
             answers=[
                 pb.RecoveryAnswer(

@@ -17,6 +17,12 @@ USER_KEY: Final = "x-spur-user"
 
 #: The caller of the RPC that is being handled.
 CALLER: ContextVar[Identity] = ContextVar("spur_caller", default=NOBODY)
+#: gRPC's name of the caller's host, also when another controller passed the call on.
+PEER: ContextVar[str] = ContextVar("spur_peer", default="")
+#: Whether another controller passed the call on.
+FORWARDED: ContextVar[bool] = ContextVar("spur_forwarded", default=False)
+#: RPC and request id of the call, "" when its caller gave none: the same when it is repeated.
+REQUEST: ContextVar[str] = ContextVar("spur_request", default="")
 
 _USERS: Final = frozenset({USER})
 _NODES: Final = frozenset({NODE})
@@ -42,6 +48,7 @@ KINDS: Final[dict[str, frozenset[str]]] = {
     "/slurm.SlurmController/GetPartitions": _USERS,
     "/slurm.SlurmController/GetConfig": _USERS,
     "/slurm.SlurmController/Ping": _BOTH,
+    "/slurm.SlurmController/Takeover": _USERS,
     "/slurm.SlurmController/DrainNode": _BOTH,
     "/slurm.SlurmController/RegisterAgent": _BOTH,
     "/slurm.SlurmController/Heartbeat": _NODES,

@@ -1,10 +1,8 @@
-"""Ping, and the configuration as `scontrol show config` prints it."""
+"""The configuration as `scontrol show config` prints it."""
 
-import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spur_ctld import __version__
 from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
 from spur_proto import controller_pb2 as pb
@@ -81,7 +79,7 @@ def entries(
 
 
 class ClusterInfo:
-    """GetConfig and Ping."""
+    """GetConfig."""
 
     site: Site
 
@@ -93,13 +91,4 @@ class ClusterInfo:
         return pb.GetConfigResponse(
             entries=[pb.ConfigEntry(key=key, value=value) for key, value in found.items()],
             server_time=site.clock(),
-        )
-
-    async def Ping(self, request: pb.PingRequest, context: Any) -> pb.PingResponse:
-        return pb.PingResponse(
-            hostname=socket.gethostname(),
-            server_time=self.site.clock(),
-            version=__version__,
-            cluster_name=self.site.ledger.state.settings.cluster_name,
-            role="primary",
         )

@@ -1,4 +1,6 @@
-"""The one interceptor: authenticates every call of every service and turns errors into statuses."""
+"""The one interceptor: authenticates every call of every service, sends it to the controller that answers it
+and turns errors into statuses.
+"""
 
 import asyncio
 import time
@@ -8,14 +10,25 @@ from typing import Any, Final, NamedTuple
 import grpc
 from grpc import aio
 
-from spur_auth.kinds import Identity
-from spur_core.errors import RequestError
+from spur_auth.errors import CredentialError
+from spur_auth.kinds import CONTROLLER, Identity
+from spur_auth.verify import verify
+from spur_core.errors import BusyError, RequestError
 from spur_ctld.api import grpc_errors
-from spur_ctld.api.caller import CALLER, USER_KEY, GateRules, identify
+from spur_ctld.api.caller import CALLER, FORWARDED, PEER, REQUEST, USER_KEY, GateRules, identify
+from spur_ctld.api.forward import FORWARDED_KEY, PEER_KEY, Answered, Forwarder, time_left
+from spur_ctld.api.routing import LEADER_KEY, LEADER_WAIT_SECS, ROUTES, NoLeader, Route, Router
+from spur_ctld.replication.errors import NotLeader, Unknown
 
 #: A checked credential is taken again without a second check for this many seconds.
 REMEMBER_SECS: Final = 5.0
 _MOST_REMEMBERED: Final = 4096
+#: The caller's own name for its request, the same when it repeats it.
+REQUEST_KEY: Final = "x-spur-request-id"
+_MOST_REQUEST_ID: Final = 64
+#: The caller takes what this controller has, however old.
+STALE_OK_KEY: Final = "x-spur-stale-ok"
+STALE_KEY: Final = "x-spur-stale"
 
 
 class _Malformed:
@@ -62,17 +75,35 @@ def _or_bytes(serialize: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     return lambda response: response if isinstance(response, bytes) else serialize(response)
 
 
+class Ways(NamedTuple):
+    """How a member of a group answers what it cannot answer alone.
+
+    Attributes:
+        fresh: returns when the state shows everything acknowledged before; takes a time of the running loop.
+        age: how old the state may be, for people.
+    """
+
+    router: Router
+    forwarder: Forwarder
+    fresh: Callable[[float], Awaitable[object]]
+    age: Callable[[], str]
+
+
 class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs only
     """Stands before every handler.
 
     Args:
         rules: the `[auth]` settings.
         clock: seconds since the epoch.
+        ways: to the other controllers; None = there are none, so every call is answered here.
     """
 
-    def __init__(self, rules: GateRules, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, rules: GateRules, clock: Callable[[], float] = time.time, ways: Ways | None = None
+    ) -> None:
         self._rules = rules
         self._clock = clock
+        self._ways = ways
         self._handlers: dict[str, Any] = {}
         self._streams = 0
         self._quiet = asyncio.Event()
@@ -93,11 +124,22 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
     def _guard(self, method: str, inner: Any) -> Any:
         name = method.rpartition("/")[2]
         parse = _tolerant(inner.request_deserializer, MOST_BYTES.get(name, MOST_OTHER_BYTES))
+        write = _or_bytes(inner.response_serializer)
+        ways = self._ways
+        route = Route.LOCAL if ways is None else ROUTES[method]
         if inner.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(
-                self._unary(method, inner.unary_unary), parse, _or_bytes(inner.response_serializer)
-            )
+            behaviour = inner.unary_unary
+            if ways is not None and route is Route.LEADER:
+                # The request stays as it came until it is known who reads it.
+                led = self._led_unary(method, behaviour, parse, write, ways)
+                return grpc.unary_unary_rpc_method_handler(self._unary(method, led))
+            if ways is not None and route is Route.READ:
+                behaviour = self._fresh(behaviour, ways)
+            return grpc.unary_unary_rpc_method_handler(self._unary(method, behaviour), parse, write)
         if inner.unary_stream is not None:
+            if ways is not None and route is Route.LEADER:
+                stream = self._led_stream(method, inner.unary_stream, parse, inner.response_serializer, ways)
+                return grpc.unary_stream_rpc_method_handler(self._stream(method, stream))
             return grpc.unary_stream_rpc_method_handler(
                 self._stream(method, inner.unary_stream), parse, inner.response_serializer
             )
@@ -106,12 +148,66 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
     def _unary(self, method: str, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:
         async def run(request: Any, context: Any) -> Any:
             try:
-                self._enter(method, request, context)
+                self._enter(method, context)
+                _require_whole(method, request)
                 return await behaviour(request, context)
             except aio.AbortError:
                 raise
             except Exception as error:
-                return await _abort(context, error, method)
+                return await self._abort(context, error, method)
+
+        return run
+
+    def _fresh(self, behaviour: Callable[[Any, Any], Awaitable[Any]], ways: Ways) -> Any:
+        async def run(request: Any, context: Any) -> Any:
+            if _asked(context, STALE_OK_KEY) == "1":
+                context.set_trailing_metadata(((STALE_KEY, ways.age()),))
+                return await behaviour(request, context)
+            wait = min(time_left(context) or 0.0, LEADER_WAIT_SECS)
+            try:
+                await ways.fresh(asyncio.get_running_loop().time() + wait)
+            except (NotLeader, Unknown):
+                raise NoLeader from None
+            return await behaviour(request, context)
+
+        return run
+
+    def _led_unary(
+        self,
+        method: str,
+        behaviour: Callable[[Any, Any], Awaitable[Any]],
+        parse: Callable[[bytes], Any],
+        write: Callable[[Any], bytes],
+        ways: Ways,
+    ) -> Any:
+        async def run(data: bytes, context: Any) -> bytes:
+            place = await ways.router.place(time_left(context) or 0.0, forwarded=FORWARDED.get())
+            request = parse(data)
+            _require_whole(method, request)
+            if place:
+                return await ways.forwarder.unary(place, method, data, context, PEER.get())
+            return write(await behaviour(request, context))
+
+        return run
+
+    def _led_stream(
+        self,
+        method: str,
+        behaviour: Callable[[Any, Any], AsyncIterator[Any]],
+        parse: Callable[[bytes], Any],
+        write: Callable[[Any], bytes],
+        ways: Ways,
+    ) -> Any:
+        async def run(data: bytes, context: Any) -> AsyncIterator[bytes]:
+            place = await ways.router.place(time_left(context) or 0.0, forwarded=FORWARDED.get())
+            request = parse(data)
+            _require_whole(method, request)
+            if place:
+                async for answer in ways.forwarder.stream(place, method, data, context, PEER.get()):
+                    yield answer
+                return
+            async for response in behaviour(request, context):
+                yield write(response)
 
         return run
 
@@ -120,13 +216,14 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
             self._streams += 1
             self._quiet.clear()
             try:
-                self._enter(method, request, context)
+                self._enter(method, context)
+                _require_whole(method, request)
                 async for response in behaviour(request, context):
                     yield response
             except aio.AbortError:
                 raise
             except Exception as error:
-                await _abort(context, error, method)
+                await self._abort(context, error, method)
             finally:
                 self._streams -= 1
                 if not self._streams:
@@ -143,19 +240,29 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
             return False
         return True
 
-    def _enter(self, method: str, request: Any, context: Any) -> None:
-        """Put the caller's identity in place, or raise."""
-        header = claimed = None
-        for key, value in context.invocation_metadata() or ():
-            if key == "authorization":
-                header = value
-            elif key == USER_KEY:
-                claimed = value
-        CALLER.set(self._identity(method, header, claimed, context.peer()))
-        if isinstance(request, _TooLarge):
-            raise RequestError(f"the request has {request.size} bytes, {request.most} are the most")
-        if request is _MALFORMED:
-            raise RequestError(f"the request is not a valid message for {method.rpartition('/')[2]}")
+    def _enter(self, method: str, context: Any) -> None:
+        """Put in place who calls, from where and with which request id, or raise."""
+        told: dict[str, Any] = dict(context.invocation_metadata() or ())
+        peer: str = context.peer()
+        passed_on = told.get(FORWARDED_KEY)
+        if passed_on is not None and PEER_KEY in told and self._is_controller(passed_on):
+            peer = told[PEER_KEY]
+        CALLER.set(self._identity(method, told.get("authorization"), told.get(USER_KEY), peer))
+        PEER.set(peer)
+        FORWARDED.set(passed_on is not None)
+        request_id = told.get(REQUEST_KEY, "")
+        if len(request_id) > _MOST_REQUEST_ID:
+            raise RequestError(f"{REQUEST_KEY}: more than {_MOST_REQUEST_ID} characters")
+        REQUEST.set(f"{method.rpartition('/')[2]}:{request_id}" if request_id else "")
+
+    def _is_controller(self, token: str) -> bool:
+        if not self._rules.keys:
+            return False
+        try:
+            verify(self._rules.keys, token, CONTROLLER, self._clock())
+        except CredentialError:
+            return False
+        return True
 
     def _identity(self, method: str, header: str | None, claimed: str | None, peer: str) -> Identity:
         now = self._clock()
@@ -170,7 +277,23 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         self._known[key] = (now, identity)
         return identity
 
+    async def _abort(self, context: Any, error: Exception, method: str) -> None:
+        if isinstance(error, Answered):
+            await context.abort(error.status, error.text, error.trailing)
+        status, text, code = grpc_errors.outcome(error, method)
+        trailing = [(grpc_errors.CODE_KEY, code)]
+        if self._ways is not None and isinstance(error, BusyError) and (hint := self._ways.router.hint()):
+            trailing.append((LEADER_KEY, hint))
+        await context.abort(status, text, tuple(trailing))
 
-async def _abort(context: Any, error: Exception, method: str) -> None:
-    status, text, code = grpc_errors.outcome(error, method)
-    await context.abort(status, text, ((grpc_errors.CODE_KEY, code),))
+
+def _require_whole(method: str, request: Any) -> None:
+    """Raises RequestError when the request was not parsed."""
+    if isinstance(request, _TooLarge):
+        raise RequestError(f"the request has {request.size} bytes, {request.most} are the most")
+    if request is _MALFORMED:
+        raise RequestError(f"the request is not a valid message for {method.rpartition('/')[2]}")
+
+
+def _asked(context: Any, key: str) -> Any:
+    return next((value for name, value in context.invocation_metadata() or () if name == key), None)

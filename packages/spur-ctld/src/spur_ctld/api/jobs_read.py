@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Any, Final
 
-from spur_core.errors import BusyError, NoSuchJob
+from spur_core.errors import NoSuchJob
 from spur_core.grammar.array import IndexSet
 from spur_core.states import TERMINAL_STATES
 from spur_ctld.api import parse
@@ -32,19 +32,11 @@ _BREATHE_AFTER: Final = 500
 Keep = Callable[[Job], bool]
 
 
-class Stopping(BusyError):
-    """The controller ends the stream because it stops; the client connects again."""
-
-    code = "stopping"
-
-
 class JobsRead:
     """GetJobs and WatchJob."""
 
     site: Site
     rows: JobRows
-    #: Open streams shall end.
-    stopping: bool
 
     async def GetJobs(self, request: pb.GetJobsRequest, context: Any) -> Any:
         """The encoded GetJobsResponse: its rows are put together from remembered ones."""
@@ -87,8 +79,7 @@ class JobsRead:
     async def WatchJob(self, request: pb.WatchJobRequest, context: Any) -> AsyncIterator[pb.WatchJobResponse]:
         seen: Job | None = None
         while True:
-            if self.stopping:
-                raise Stopping("the controller is stopping; ask again")
+            self.site.check_here()
             job = self.site.ledger.state.jobs.get(request.job_id)
             if job is None:
                 if seen is None:

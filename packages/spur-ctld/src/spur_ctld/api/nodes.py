@@ -80,9 +80,7 @@ class Nodes:
                 continue
             reason_user = user_name(node.reason_uid) if node.reason_uid is not None else "spur"
             response.nodes.append(
-                node_message(
-                    state, node, own, self.site.memory.loads.get(name), reason_user if node.reason else ""
-                )
+                node_message(state, node, own, self.site.loads.get(name), reason_user if node.reason else "")
             )
         return response
 

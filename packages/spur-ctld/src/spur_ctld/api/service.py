@@ -6,14 +6,13 @@ from typing import Any
 
 from spur_ctld.api.agent_calls import AgentCalls
 from spur_ctld.api.cluster_info import ClusterInfo
+from spur_ctld.api.controllers import Controllers, Group
 from spur_ctld.api.job_rows import JobRows
 from spur_ctld.api.jobs_read import JobsRead
 from spur_ctld.api.jobs_write import JobsWrite
 from spur_ctld.api.nodes import Nodes
 from spur_ctld.api.steps_read import StepsRead
 from spur_ctld.api.steps_write import StepsWrite
-from spur_ctld.client_memory import StepLines
-from spur_ctld.recovery.service import Recovery
 from spur_ctld.site import Site
 from spur_proto import controller_pb2_grpc
 
@@ -25,17 +24,16 @@ class ControllerService(
     StepsWrite,
     Nodes,
     ClusterInfo,
+    Controllers,
     AgentCalls,
     controller_pb2_grpc.SlurmControllerServicer,
 ):
     """Thin: parse the request, commit an operation or read the state, answer."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, group: Group) -> None:
         self.site = site
-        self.recovery = Recovery(site)
+        self.group = group
         self.rows = JobRows()
-        self.lines = StepLines()
-        self.stopping = False
         self._background: set[asyncio.Task[Any]] = set()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
@@ -46,12 +44,11 @@ class ControllerService(
 
     def end_streams(self) -> None:
         """Tell open watchers to ask again elsewhere, or later."""
-        self.stopping = True
+        self.site.stopping = True
         self.site.ledger.wake_all()
 
     async def close(self) -> None:
         """Drop what still runs behind answered calls."""
-        await self.recovery.stop()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from spur_core.errors import NoSuchJob
 from spur_core.states import TERMINAL_STATES, JobState
 from spur_ctld.api import parse, step_view
-from spur_ctld.api.jobs_read import Stopping, in_order, named
+from spur_ctld.api.jobs_read import in_order, named
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.site import Site
 from spur_ctld.state.apply_complete import step_of
@@ -26,8 +26,6 @@ class StepsRead:
     """GetJobSteps and WatchStep."""
 
     site: Site
-    #: Open streams shall end.
-    stopping: bool
 
     async def GetJobSteps(self, request: pb.GetJobStepsRequest, context: Any) -> pb.GetJobStepsResponse:
         state, now = self.site.ledger.state, self.site.clock()
@@ -84,8 +82,7 @@ class StepsRead:
         attempt = rid.run_attempt
         sent: common_pb2.StepInfo | None = None
         while True:
-            if self.stopping:
-                raise Stopping("the controller is stopping; ask again")
+            self.site.check_here()
             job = self.site.ledger.state.jobs.get(rid.job_id)
             attempt = attempt or (job.run_attempt if job is not None else 0)
             found = self._one(job, attempt, rid.step_id) if job is not None else None

@@ -9,10 +9,9 @@ from spur_core.errors import AccessDenied, BusyError, NoSuchJob, RequestError
 from spur_core.states import ACTIVE_STATES, JobState
 from spur_ctld.api import step_request
 from spur_ctld.api.agent_calls import exit_record, peer_host
+from spur_ctld.api.caller import PEER
 from spur_ctld.api.grpc_errors import Refused
-from spur_ctld.api.jobs_read import Stopping
 from spur_ctld.api.step_view import past_message, step_message
-from spur_ctld.client_memory import StepLines
 from spur_ctld.site import Site
 from spur_ctld.state import codec, ops
 from spur_ctld.state.apply_steps import interactive_ask, placement, why_not
@@ -58,19 +57,18 @@ class StepsWrite:
     """CreateJobStep, CompleteJob, JobKeepalive."""
 
     site: Site
-    lines: StepLines
-    stopping: bool
     step_addresses: Callable[[common_pb2.StepInfo], list[pb.NodeAddress]]
     _background: "set[asyncio.Task[Any]]"
     _tickets = itertools.count(1)
 
     async def CreateJobStep(self, request: pb.CreateJobStepRequest, context: Any) -> pb.CreateJobStepResponse:
         who = await self.site.who()
-        wanted = step_request.resolve(request, peer_host(context.peer()))
+        wanted = step_request.resolve(request, peer_host(PEER.get()))
         # Another user's request id must neither collide nor reveal an answer.
         key = f"step:{who.uid}:{request.job_id}:{request.request_id}" if request.request_id else ""
         call = _Call(request, wanted, who, key, key or f"#{next(self._tickets)}")
         keeps = False
+        lines = self.site.lines
         try:
             answer = await self._step(call)
             keeps = answer.busy
@@ -80,19 +78,18 @@ class StepsWrite:
             raise
         finally:
             if keeps and key and not request.immediate:
-                self.lines.step_out(request.job_id, call.ticket, self.site.monotonic())
+                lines.step_out(request.job_id, call.ticket, self.site.monotonic())
             else:
-                self.lines.leave(request.job_id, call.ticket)
-            if len(self.lines) > _MOST_LINES:
-                self.lines.forget(self.site.ledger.state.active)
+                lines.leave(request.job_id, call.ticket)
+            if len(lines) > _MOST_LINES:
+                lines.forget(self.site.ledger.state.active)
 
     async def _step(self, call: "_Call") -> pb.CreateJobStepResponse:
         """The step, as soon as it runs; or that it has to wait longer than the caller does."""
         site, request = self.site, call.request
         ends = site.monotonic() + min(max(request.wait_secs, 0.0), MOST_WAIT_SECS)
         while True:
-            if self.stopping:
-                raise Stopping("the controller is stopping; ask again")
+            self.site.check_here()
             made = self._answered(call.key)
             job = site.ledger.state.jobs.get(request.job_id)
             refusal = None
@@ -136,10 +133,10 @@ class StepsWrite:
             return place if isinstance(place, ops.Refusal) else None
         if isinstance(place, ops.Refusal) and place.code != BUSY.code:
             return place
-        self.lines.join(job.job_id, call.ticket)
+        self.site.lines.join(job.job_id, call.ticket)
         if isinstance(place, ops.Refusal):
             return place
-        return None if self.lines.first(job.job_id, call.ticket, self.site.monotonic()) else BUSY
+        return None if self.site.lines.first(job.job_id, call.ticket, self.site.monotonic()) else BUSY
 
     async def _create(self, call: "_Call", attempt: int) -> ops.StepResult | None:
         """The step, or None when another one was faster.  What is recorded is launched, whether or not the
@@ -172,7 +169,7 @@ class StepsWrite:
             if error.code == BUSY.code:
                 return None
             raise
-        self.lines.leave(request.job_id, call.ticket)
+        self.site.lines.leave(request.job_id, call.ticket)
         return made
 
     def _kept(self, work: Coroutine[Any, Any, _T]) -> "asyncio.Task[_T]":
@@ -199,8 +196,7 @@ class StepsWrite:
         """
         job_id = call.request.job_id
         while True:
-            if self.stopping:
-                raise Stopping("the controller is stopping; ask again")
+            self.site.check_here()
             job = self.site.ledger.state.jobs.get(job_id)
             if job is None or job.run_attempt != made.attempt:
                 raise Refused(ALREADY_DONE.code, ALREADY_DONE.text)

@@ -18,6 +18,7 @@ from spur_core.ids import RuntimeId
 from spur_ctld.api.grpc_errors import CODE_KEY
 from spur_ctld.dispatch import exact
 from spur_ctld.dispatch.launch_spec import rid_message
+from spur_ctld.replication.errors import NotLeader
 from spur_proto import agent_pb2 as pb
 from spur_proto import agent_pb2_grpc
 
@@ -115,13 +116,18 @@ class Credentials:
 
     def metadata(self) -> Sequence[tuple[str, str]]:
         """What goes with every call."""
+        token = self.token()
+        return (("authorization", f"Bearer {token}"),) if token else ()
+
+    def token(self) -> str:
+        """A controller's token; empty without a key."""
         if self._key is None:
-            return ()
+            return ""
         now = self._clock()
         if not self._token or not 0 <= now - self._minted_at < _TOKEN_USE_SECS:
             self._token = mint.mint_controller(self._key, now, cluster=self._cluster)
             self._minted_at = now
-        return (("authorization", f"Bearer {self._token}"),)
+        return self._token
 
     def launch_token(self, rid: RuntimeId, uid: int, gid: int, spec: bytes, node: str) -> str:
         """The signed statement over exactly these bytes; empty without a key."""
@@ -137,7 +143,8 @@ class AgentPool:
     """Talks to agents by address (`host:port`).
 
     Args:
-        term: the controller's present term; agents refuse lower ones.
+        term: the term in which this controller leads; agents refuse lower ones.  It must never become a term
+            in which another controller leads, or orders of a deposed leader would pass for the new one's.
     """
 
     def __init__(self, credentials: Credentials, term: Callable[[], int]) -> None:
@@ -145,6 +152,7 @@ class AgentPool:
         self._term = term
         self._channels: dict[str, Any] = {}
         self._stubs: dict[str, agent_pb2_grpc.SlurmAgentStub] = {}
+        self._over = False
 
     def _stub(self, address: str) -> agent_pb2_grpc.SlurmAgentStub:
         stub = self._stubs.get(address)
@@ -161,14 +169,21 @@ class AgentPool:
         if channel is not None:
             await channel.close()
 
+    def dismiss(self) -> None:
+        """No call leaves from now on: this controller leads no longer."""
+        self._over = True
+
     async def close(self) -> None:
         """Close every channel; calls in flight end with `Unreachable`."""
+        self._over = True
         for address in list(self._channels):
             await self.forget(address)
 
     async def _call(self, address: str, name: str, rid: Any, request: Any, timeout: float) -> Any:
         """One call about exactly the run that `rid`, the message, names."""
         exact.require(name, rid)
+        if self._over:
+            raise NotLeader
         if not address:
             raise Unreachable("the node has no address: its agent never registered")
         try:
@@ -258,7 +273,7 @@ class AgentPool:
 
     async def probe(self, address: str, rid: RuntimeId) -> pb.ProbeStepdResponse:
         """What the agent holds of `rid`; not active means certainly not running there."""
-        request = pb.ProbeStepdRequest(rid=rid_message(rid))
+        request = pb.ProbeStepdRequest(rid=rid_message(rid), term=self._term())
         answer: pb.ProbeStepdResponse = await self._call(
             address, "ProbeStepd", request.rid, request, CALL_TIMEOUT_SECS
         )

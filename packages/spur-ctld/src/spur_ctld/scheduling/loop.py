@@ -64,7 +64,7 @@ class SchedulerLoop:
         self.passes = 0
         self.last_secs = 0.0
 
-    async def start(self) -> None:
+    def start(self) -> None:
         for job_id in self._site.ledger.state.pending:
             self._note_time(job_id)
         self._site.ledger.subscribe(self._on_events)
@@ -72,6 +72,7 @@ class SchedulerLoop:
         self._task = asyncio.create_task(self._run(), name="scheduler")
 
     async def stop(self) -> None:
+        self._site.ledger.unsubscribe(self._on_events)
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:

@@ -70,6 +70,10 @@ class SnapshotBuilder:
         self._partitions: tuple[object, dict[str, PartitionView]] = (None, {})
         site.ledger.subscribe(self._on_events)
 
+    def stop(self) -> None:
+        """Hear no more of changes; what was built is not used again."""
+        self._site.ledger.unsubscribe(self._on_events)
+
     def _on_events(self, events: Sequence[Event]) -> None:
         state = self._site.ledger.state
         for event in events:

@@ -14,7 +14,6 @@ from spur_core.errors import SpurError
 from spur_core.grammar import dependency
 from spur_core.states import ACTIVE_STATES, JobState
 from spur_ctld.dispatch.nodes import node_address
-from spur_ctld.recovery.service import Recovery
 from spur_ctld.site import Site
 from spur_ctld.state import ops
 from spur_ctld.state.apply_fence import live_nodes
@@ -34,11 +33,8 @@ NOT_RESPONDING: Final = "Not responding"
 class Timers:
     """Args: sleep: waits between two looks; replaced by tests with one that they control."""
 
-    def __init__(
-        self, site: Site, recovery: Recovery, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    ) -> None:
+    def __init__(self, site: Site, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._site = site
-        self._recovery = recovery
         self._sleep = sleep
         self._dirty = True
         self._next: float | None = None
@@ -51,15 +47,15 @@ class Timers:
         if not self._dirty and any(isinstance(event, (JobChanged, ConfigChanged)) for event in events):
             self._dirty = True
 
-    async def start(self) -> None:
-        """Give every node a full window, go on with limits that were signalled before, begin to look."""
-        self._site.memory.start(self._site.ledger.state.nodes, self._site.monotonic())
+    def start(self) -> None:
+        """Go on with limits that were signalled before, begin to look."""
         for job in self._active():
             if job.time_signalled_at is not None and job.fence is None:
                 self._tell(job)
         self._task = asyncio.create_task(self._run(), name="timers")
 
     async def stop(self) -> None:
+        self._site.ledger.unsubscribe(self._on_events)
         tasks = [task for task in (self._task, *self._effects) if task is not None]
         for task in tasks:
             task.cancel()
@@ -86,7 +82,7 @@ class Timers:
         now = self._site.clock()
         await self._nodes()
         await self._clients(now)
-        await self._recovery.tick()
+        await self._site.recovery.tick()
         if now >= self._purge_at:
             self._purge_at = now + _PURGE_EVERY_SECS
             await self._purge(now)

@@ -1,0 +1,165 @@
+"""Passing a call on to the leader: the bytes as they came, the caller's credential, one hop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from grpc import aio
+
+from spur_core.errors import BusyError, SpurError
+from spur_ctld.api.routing import LEADER_KEY
+
+#: Set on calls that a controller passes on; its value is that controller's token.
+FORWARDED_KEY: Final = "x-spur-forwarded"
+#: The original caller's address, believed only beside a good token.
+PEER_KEY: Final = "x-spur-peer"
+#: A call without a deadline of its own is given up after this many seconds.
+MOST_SECS: Final = 120.0
+
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", 16 << 20),
+    ("grpc.max_receive_message_length", 32 << 20),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+)
+
+Metadata = Sequence[tuple[str, Any]]
+
+
+class LeaderLost(BusyError):
+    """The call was under way to a controller that leads no longer; it may have been carried out."""
+
+    code = "leader_lost"
+
+    def __init__(self) -> None:
+        super().__init__("the leading controller was lost during the call; ask again")
+
+
+class Answered(SpurError):
+    """The leader's answer was a status; it goes to the caller as it is."""
+
+    code = "answered"
+
+    def __init__(self, error: aio.AioRpcError) -> None:
+        super().__init__(error.details() or "")
+        self.status = error.code()
+        #: What the caller shall see, with the stable code in it.
+        trailing: Any = error.trailing_metadata() or ()
+        self.trailing = tuple((key, value) for key, value in trailing if key.startswith("x-spur-"))
+
+
+class _Flight:
+    """One call under way."""
+
+    __slots__ = ("address", "call", "lost")
+
+    def __init__(self, address: str, call: Any) -> None:
+        self.address = address
+        self.call = call
+        self.lost = False
+
+
+class Forwarder:
+    """Calls another controller in the name of a caller.
+
+    Args:
+        token: this controller's own, empty on a cluster without a key.
+    """
+
+    def __init__(self, token: Callable[[], str]) -> None:
+        self._token = token
+        self._channels: dict[str, Any] = {}
+        self._flights: set[_Flight] = set()
+
+    def leader_is(self, address: str) -> None:
+        """Calls to any other controller are given up: their answers may never come."""
+        for flight in [flight for flight in self._flights if flight.address != address]:
+            flight.lost = True
+            flight.call.cancel()
+
+    async def close(self) -> None:
+        """End every call, close every channel."""
+        self.leader_is("")
+        for channel in self._channels.values():
+            await channel.close()
+        self._channels.clear()
+
+    def _channel(self, address: str) -> Any:
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = aio.insecure_channel(address, options=_OPTIONS)
+        return channel
+
+    def _metadata(self, context: Any, peer: str) -> Metadata:
+        kept = [
+            (key, value)
+            for key, value in context.invocation_metadata() or ()
+            if key == "authorization" or (key.startswith("x-spur-") and key not in (FORWARDED_KEY, PEER_KEY))
+        ]
+        return [*kept, (FORWARDED_KEY, self._token() or "-"), (PEER_KEY, peer)]
+
+    async def unary(self, address: str, method: str, data: bytes, context: Any, peer: str) -> bytes:
+        """The leader's answer, as bytes.
+
+        Raises:
+            Answered: it is a status.
+            LeaderLost: the leader changed meanwhile.
+        """
+        await context.send_initial_metadata(((LEADER_KEY, address),))
+        call = self._channel(address).unary_unary(method)(
+            data, metadata=self._metadata(context, peer), timeout=time_left(context)
+        )
+        flight = _Flight(address, call)
+        self._flights.add(flight)
+        try:
+            answer: bytes = await call
+            return answer
+        except aio.AioRpcError as error:
+            raise _outcome(error, flight) from None
+        except asyncio.CancelledError:
+            if flight.lost:
+                raise LeaderLost from None
+            call.cancel()
+            raise
+        finally:
+            self._flights.discard(flight)
+
+    async def stream(
+        self, address: str, method: str, data: bytes, context: Any, peer: str
+    ) -> AsyncIterator[bytes]:
+        """The leader's answers, as bytes, one by one.  Raises as `unary` does."""
+        await context.send_initial_metadata(((LEADER_KEY, address),))
+        call = self._channel(address).unary_stream(method)(
+            data, metadata=self._metadata(context, peer), timeout=time_left(context, None)
+        )
+        flight = _Flight(address, call)
+        self._flights.add(flight)
+        try:
+            async for answer in call:
+                yield answer
+        except aio.AioRpcError as error:
+            raise _outcome(error, flight) from None
+        except asyncio.CancelledError:
+            if flight.lost:
+                raise LeaderLost from None
+            raise
+        finally:
+            call.cancel()
+            self._flights.discard(flight)
+
+
+def _outcome(error: aio.AioRpcError, flight: _Flight) -> SpurError:
+    if flight.lost or error.code() is grpc.StatusCode.CANCELLED:
+        return LeaderLost()
+    return Answered(error)
+
+
+def time_left(context: Any, otherwise: float | None = MOST_SECS) -> float | None:
+    """Seconds that the caller waits; `otherwise` when it never said."""
+    left = context.time_remaining()
+    if left is None or left > 10**8:
+        return otherwise
+    return float(max(left, 0.0))

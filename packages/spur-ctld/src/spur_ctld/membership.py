@@ -1,0 +1,54 @@
+"""This controller's place in its group: from the configuration to a replication node."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from spur_core.config import group
+from spur_core.config.model import Config
+from spur_core.errors import ConfigError
+from spur_ctld import __version__
+from spur_ctld.replication import certs
+from spur_ctld.replication.api import StateMachine
+from spur_ctld.replication.meta import Member
+from spur_ctld.replication.node import Node
+from spur_ctld.replication.tls import read_tls
+from spur_ctld.replication.transport import Transport
+
+#: Newest version of the operations that this release applies.
+COMMAND_VERSION = 3
+
+
+def build_node(
+    config: Config, state_dir: Path, machine: StateMachine, fatal: Callable[[BaseException], None]
+) -> tuple[int, Node]:
+    """(id of this controller, its replication node); one that is alone opens no port for it.
+
+    Raises:
+        ConfigError: this host's place in the group cannot be told, its certificates cannot be used, or
+            controllers of one group would keep books of their own.
+    """
+    own, found = group.members(config, socket.gethostname())
+    members = tuple(Member(one.id, one.address, one.name, one.client) for one in found)
+    if len(members) == 1:
+        # An address in the list of peers is for others, of whom there are none.
+        return own, Node(
+            state_dir, machine, fatal=fatal, version=__version__, command_version=COMMAND_VERSION
+        )
+    if config.accounting.enabled and not config.accounting.database_url:
+        raise ConfigError(
+            "[accounting] database_url: name a database that all controllers of the group reach, or switch"
+            " accounting off with [accounting] enabled = false"
+        )
+    tls = group.tls_dir(config, state_dir)
+    return own, Node(
+        state_dir,
+        machine,
+        fatal=fatal,
+        member_id=own,
+        members=members,
+        transport=Transport(config.controller.raft_listen_addr, read_tls(tls)),
+        cluster_id=certs.cluster_id(tls / certs.CA_CERT),
+        command_version=COMMAND_VERSION,
+        version=__version__,
+    )
