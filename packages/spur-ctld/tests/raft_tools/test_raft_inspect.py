@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spur_ctld.raft_tools.survey import survey
+from spur_ctld.replication.digests import Difference, write_alarm
 from spur_ctld.replication.files import Files
 from spur_ctld.replication.log import SegmentLog
 from spur_ctld.replication.meta import Member
@@ -147,6 +148,17 @@ def test_every_loss_is_named(used, harm, text):
     else:
         assert done.code == 1
         assert any(text in line for line in problems), problems
+
+
+def test_an_alarm_of_the_members_is_shown(used):
+    folder = used.state(1) / "raft"
+    write_alarm(folder, Difference(50, 1, "v-a", 3, "v-b"))
+    with (folder / "alarms").open("ab") as file:
+        file.write(b"half a li")
+    done = used.inspect(1)
+    assert done.code == 1
+    text = "at entry 50 the state of controller 1 differs from that of controller 3"
+    assert f"PROBLEM     {folder}/alarms: {text}" in done.out
 
 
 def test_a_live_directory_needs_no_lock(used):

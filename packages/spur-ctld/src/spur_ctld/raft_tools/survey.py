@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from spur_core.errors import StateError
+from spur_ctld.replication.digests import ALARMS, read_alarms
 from spur_ctld.replication.errors import BadSnapshot
 from spur_ctld.replication.frames import find_valid, read
 from spur_ctld.replication.meta import Meta, read_meta
@@ -102,6 +103,11 @@ def _survey(folder: Path) -> Survey:
     except StateError as error:
         found.problems.append(error.text)
     found.pid = _holder(folder / "lock")
+    for alarm in read_alarms(folder):
+        found.problems.append(
+            f"{folder / ALARMS}: at entry {alarm.index} the state of controller {alarm.member}"
+            f" differs from that of controller {alarm.other}"
+        )
     _read_log(found, folder / "log")
     _read_snapshots(found, folder / "snap")
     newest = max((one.index for one in found.snapshots if not one.problem), default=0)

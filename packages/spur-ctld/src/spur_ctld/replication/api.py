@@ -132,6 +132,7 @@ class Metrics(msgspec.Struct, frozen=True):
     snapshots_sent: int = 0
     snapshots_installed: int = 0
     messages_dropped: int = 0
+    state_differences: int = 0
     long_turns: int = 0
     long_turn_seconds_max: float = 0.0
 

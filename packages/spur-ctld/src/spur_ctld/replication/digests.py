@@ -6,13 +6,16 @@ done about it here but to say so, loudly: which of two is right is not known.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
 _log = logging.getLogger(__name__)
 #: Places remembered of each member.
 KEPT = 16
+#: In a member's directory; removed by people.
+ALARMS = "alarms"
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -34,6 +37,7 @@ class DigestBook:
     Attributes:
         differences: all that were found since the start, at most `KEPT`.
         found: how many.
+        alarm: called with each.
     """
 
     def __init__(self, member: int) -> None:
@@ -41,6 +45,7 @@ class DigestBook:
         self._places: OrderedDict[int, dict[int, str]] = OrderedDict()
         self.differences: list[Difference] = []
         self.found = 0
+        self.alarm: Callable[[Difference], None] = lambda _: None
 
     def record(self, index: int, digest: str) -> None:
         """This member's state at `index`."""
@@ -84,6 +89,32 @@ class DigestBook:
             found.other,
             found.other_digest,
         )
+        self.alarm(found)
+
+
+def write_alarm(folder: Path, difference: Difference) -> None:
+    """Add a line to the file `alarms` of a member's directory, for people and for `spurctld raft inspect`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with (folder / ALARMS).open("ab") as file:
+        file.write(msgspec.json.encode(difference) + b"\n")
+
+
+def read_alarms(folder: Path) -> list[Difference]:
+    """What `write_alarm` wrote; lines that cannot be read are left out."""
+    try:
+        lines = (folder / ALARMS).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(msgspec.json.decode(line, type=Difference))
+        except msgspec.MsgspecError:
+            continue
+    return found
 
 
 def _comparable(one: str, other: str) -> bool:

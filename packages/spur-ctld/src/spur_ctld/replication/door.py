@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from spur_ctld.replication import forwarding, wire
+from spur_ctld.replication import comparing, forwarding, wire
 from spur_ctld.replication.errors import NotLeader
 from spur_ctld.replication.inbox import Inbox
 from spur_ctld.replication.roles import Role
@@ -99,7 +99,13 @@ class Door:
             silent_secs=self._silent(),
             leads=leads and core.committed_own_term,
             low_space=self._shared.disk.low,
+            abstains=core.abstain > 0,
+            digests=comparing.wire(self._shared.digests.own()),
         )
+
+    def digests(self, member: int, digests: Sequence[pb.StateDigest]) -> None:
+        """See `Receiver.digests`."""
+        self._shared.digests.heard(member, comparing.unwired(digests))
 
 
 def _look_at(future: "asyncio.Future[bytes] | asyncio.Future[int]") -> None:

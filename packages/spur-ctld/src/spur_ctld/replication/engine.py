@@ -204,7 +204,7 @@ class Engine:
     def _apply(self) -> None:
         shared = self._shared
         core, limits, machine, room = shared.core, shared.limits, shared.machine, shared.room
-        entries = core.committed(limits.apply_entries)
+        entries = core.committed(self._snapshots.until(core.applied, limits.apply_entries))
         if not entries:
             return
         until = shared.loop.time() + limits.apply_seconds

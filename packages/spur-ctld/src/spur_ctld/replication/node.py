@@ -18,7 +18,9 @@ from spur_core.errors import ConfigError, StateError
 from spur_ctld.replication import watchdog
 from spur_ctld.replication.announcer import Announcer
 from spur_ctld.replication.api import LeaderChange, MemberView, Metrics, Restored, RoleChange, StateMachine
+from spur_ctld.replication.comparing import Comparing
 from spur_ctld.replication.core import Core
+from spur_ctld.replication.digests import Difference, write_alarm
 from spur_ctld.replication.disk import DiskWatch
 from spur_ctld.replication.door import Door
 from spur_ctld.replication.engine import Engine, Group
@@ -193,6 +195,10 @@ class Node:
             Forwarder(self._loop, transport, shared.room, shared.reads, self._limits, self._schedule),
             Sending(shared, transport),
         )
+        others = [member for member in self._members if member.id != self._member_id]
+        self._comparing = Comparing(self._loop, transport, shared.digests, others)
+        self._snapshots.taken = self._comparing.begin
+        shared.digests.alarm = self._keep_alarm
         self._door = Door(shared, inbox, self._member_id, self._enter_hop, self.seconds_since_leader)
         identity = Identity(
             self._opened.meta.cluster_id,
@@ -227,6 +233,7 @@ class Node:
             engine.group.ticker.stop()
             engine.group.sending.cancel()
             await engine.group.forwarder.stop()
+            await self._comparing.stop()
             await self._door.stop()
             await engine.group.transport.stop()
         await asyncio.to_thread(shared.snapshot_thread.close)
@@ -395,6 +402,7 @@ class Node:
             snapshot_bytes=self._snapshots.size,
             snapshots_sent=engine.group.sending.sent if engine.group else 0,
             snapshots_installed=engine.installed,
+            state_differences=self._shared.digests.found,
             messages_dropped=engine.group.transport.dropped if engine.group else 0,
             long_turns=long_turns,
             long_turn_seconds_max=longest,
@@ -472,6 +480,13 @@ class Node:
         self._engine.turn()
         if self._shared.disk.low and self._core.role is Role.LEADER:
             self._leave_for_space()
+
+    def _keep_alarm(self, found: Difference) -> None:
+        self._shared.snapshot_thread.submit(
+            lambda: write_alarm(self._opened.folder, found),
+            lambda _: None,
+            lambda error: _log.error("alarm_not_kept path=%s error=%r", self._opened.folder, error),
+        )
 
     def _look(self) -> None:
         self._shared.log_thread.submit(self._engine.look, self._shared.disk.looked, self._fail)

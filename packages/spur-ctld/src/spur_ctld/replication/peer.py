@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from grpc import aio
@@ -218,10 +218,10 @@ class Peer:
 
         await self._stub.Snapshot(chunks())
 
-    async def status(self, timeout: float) -> pb.StatusReply:
-        """What it knows about itself.
+    async def status(self, timeout: float, digests: Sequence[pb.StateDigest] = ()) -> pb.StatusReply:
+        """What it knows about itself; it is told `digests` of the caller's states.
 
         Raises:
             AioRpcError: no answer in time, or refused.
         """
-        return await self._stub.Status(pb.StatusRequest(hello=self._hello), timeout=timeout)
+        return await self._stub.Status(pb.StatusRequest(hello=self._hello, digests=digests), timeout=timeout)

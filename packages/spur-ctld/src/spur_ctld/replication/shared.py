@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from spur_ctld.replication.api import StateMachine
 from spur_ctld.replication.core import Core
+from spur_ctld.replication.digests import DigestBook
 from spur_ctld.replication.disk import DiskWatch
 from spur_ctld.replication.files import Files
 from spur_ctld.replication.limits import Limits
@@ -25,6 +26,7 @@ class Shared:
         running: between start and the end of stop.
         stopping: no new work.
         failed: the first error that was reported.
+        digests: of the state at its snapshots, here and elsewhere.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Shared:
         self.running = True
         self.stopping = False
         self.failed: BaseException | None = None
+        self.digests = DigestBook(core.id)
 
     @property
     def usable(self) -> bool:

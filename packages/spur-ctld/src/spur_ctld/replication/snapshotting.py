@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from spur_ctld.replication.shared import Shared
 from spur_ctld.replication.types import Position, SnapshotMeta
@@ -12,6 +13,16 @@ _log = logging.getLogger(__name__)
 
 class _Stopping(Exception):
     """Ends the encoding of a snapshot that nobody waits for."""
+
+
+class _Written(NamedTuple):
+    """One that was written.  `oldest`: index up to which the disk's log may go; `digest`: of the state."""
+
+    meta: SnapshotMeta
+    oldest: int
+    size: int
+    seconds: float
+    digest: str
 
 
 class Snapshotting:
@@ -31,6 +42,8 @@ class Snapshotting:
         self.count = 0
         self.seconds = 0.0
         self.size = size
+        #: Called when one was written; others may be asked for theirs.
+        self.taken: Callable[[], None] = lambda: None
         #: One is due, but there is no room for it.
         self._cramped = False
 
@@ -41,7 +54,9 @@ class Snapshotting:
         fresh = core.applied - core.snapshot.index
         if self.busy or shared.stopping or fresh <= 0:
             return
-        if fresh < limits.snapshot_entries and self.since < limits.snapshot_bytes:
+        # At the same places on all members, so that their states can be compared.
+        together = core.applied % limits.snapshot_entries == 0
+        if fresh < limits.snapshot_entries and self.since < limits.snapshot_bytes and not together:
             return
         term = core.log.term_at(core.applied)
         if term is None:
@@ -61,14 +76,20 @@ class Snapshotting:
         chunks = shared.machine.freeze()
         shared.snapshot_thread.submit(lambda: self._write(meta, chunks), self._written, self._failed)
 
-    def _write(self, meta: SnapshotMeta, chunks: Iterator[bytes]) -> tuple[SnapshotMeta, int, int, float]:
-        """In the snapshot thread.  The position, how far the disk's log may go, bytes and seconds."""
+    def until(self, applied: int, most: int) -> int:
+        """How many entries, at most `most`, may follow `applied` in one go: not past the next place."""
+        every = self._shared.limits.snapshot_entries
+        return min(most, every - applied % every)
+
+    def _write(self, meta: SnapshotMeta, chunks: Iterator[bytes]) -> "_Written":
+        """In the snapshot thread."""
         began = time.perf_counter()
         store = self._shared.opened.snapshots
-        size = store.write(meta, self._unless_stopping(chunks), _digest_of(chunks))
+        digest = getattr(chunks, "digest", str)()
+        size = store.write(meta, self._unless_stopping(chunks), lambda: digest)
         store.prune()
         # The older of the two must stay usable too.
-        return meta, store.list()[-1].index, size, time.perf_counter() - began
+        return _Written(meta, store.list()[-1].index, size, time.perf_counter() - began, digest)
 
     def _unless_stopping(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
@@ -76,14 +97,16 @@ class Snapshotting:
                 raise _Stopping
             yield chunk
 
-    def _written(self, done: tuple[SnapshotMeta, int, int, float]) -> None:
-        meta, oldest, size, seconds = done
+    def _written(self, done: "_Written") -> None:
+        meta, oldest, size, seconds, digest = done
         shared = self._shared
         self.busy = False
         self.count += 1
         self.size = size
         self.seconds += seconds
         _log.info("snapshot_written index=%d bytes=%d seconds=%.3f", meta.index, size, seconds)
+        shared.digests.record(meta.index, digest)
+        self.taken()
         keep = shared.core.snapshot_taken(meta, shared.limits.keep_entries)
         if shared.usable:
             shared.log_thread.submit(
@@ -95,8 +118,3 @@ class Snapshotting:
         self.busy = False
         if not isinstance(error, _Stopping):
             self._shared.fail(error)
-
-
-def _digest_of(chunks: Iterator[bytes]) -> Callable[[], str] | None:
-    """Of the state that `chunks` hold, when the machine tells it."""
-    return getattr(chunks, "digest", None)

@@ -41,6 +41,9 @@ class Receiver(Protocol):
     def status(self) -> pb.StatusReply:
         """What is known here; without the greeting."""
 
+    def digests(self, member: int, digests: Sequence[pb.StateDigest]) -> None:
+        """What the states of `member` were."""
+
     def connected(self) -> None:
         """A stream to a member opened."""
 
@@ -194,6 +197,7 @@ class _Service(RaftInternalServicer):
         self, request: pb.StatusRequest, context: "aio.ServicerContext[pb.StatusRequest, pb.StatusReply]"
     ) -> pb.StatusReply:
         member = await self._greet(context, request.hello)
+        self._receiver.digests(member.id, request.digests)
         reply = self._receiver.status()
         reply.hello.CopyFrom(self._identity.hello(member.id))
         return reply

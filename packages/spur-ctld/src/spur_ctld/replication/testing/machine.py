@@ -1,5 +1,6 @@
 """A state machine whose state is the list of commands it saw."""
 
+import hashlib
 from collections.abc import Iterator
 
 import msgspec
@@ -17,8 +18,9 @@ class ListMachine:
         self.commands.append(cmd)
         return str(index).encode()
 
-    def freeze(self) -> Iterator[bytes]:
-        return self._encode(list(self.commands))
+    def freeze(self) -> "FrozenList":
+        commands = list(self.commands)
+        return FrozenList(self._encode(commands), commands)
 
     def _encode(self, commands: list[bytes]) -> Iterator[bytes]:
         for at in range(0, len(commands), self._chunk):
@@ -27,3 +29,18 @@ class ListMachine:
     def restore(self, chunks: Iterator[bytes]) -> None:
         self.restores += 1
         self.commands = [cmd for chunk in chunks for cmd in msgspec.msgpack.decode(chunk, type=list[bytes])]
+
+
+class FrozenList(Iterator[bytes]):
+    """Its chunks and its digest."""
+
+    def __init__(self, chunks: Iterator[bytes], commands: list[bytes]) -> None:
+        self._chunks = chunks
+        self._commands = commands
+
+    def __next__(self) -> bytes:
+        return next(self._chunks)
+
+    def digest(self) -> str:
+        """Of the whole list."""
+        return f"list-{hashlib.sha256(msgspec.msgpack.encode(self._commands)).hexdigest()}"

@@ -1,0 +1,78 @@
+"""Members compare their states: after each own snapshot the others are asked for their digests.
+
+Whoever is second at a place of the log sees a difference, and so does the one it asks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from grpc import aio
+
+from spur_ctld.replication.digests import DigestBook
+from spur_ctld.replication.meta import Member
+from spur_ctld.replication.transport import Transport
+from spur_proto import raft_internal_pb2 as pb
+
+_log = logging.getLogger(__name__)
+_SECS: Final = 5.0
+
+
+class Comparing:
+    """Asks the other members, one round at a time."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: Transport,
+        book: DigestBook,
+        others: Sequence[Member],
+    ) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._book = book
+        self._others = others
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+
+    def begin(self) -> None:
+        """Ask everybody; once more when a round is on its way."""
+        if self._task is not None:
+            self._again = True
+            return
+        self._task = self._loop.create_task(self._rounds())
+
+    async def stop(self) -> None:
+        """Ask nobody any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _rounds(self) -> None:
+        try:
+            while True:
+                self._again = False
+                await asyncio.gather(*(self._ask(member.id) for member in self._others))
+                if not self._again:
+                    return
+        finally:
+            self._task = None
+
+    async def _ask(self, member: int) -> None:
+        try:
+            reply = await self._transport.peer(member).status(_SECS, wire(self._book.own()))
+        except aio.AioRpcError as error:
+            _log.debug("not_compared member=%d error=%r", member, error.details())
+        else:
+            self._book.heard(member, unwired(reply.digests))
+
+
+def wire(digests: Iterable[tuple[int, str]]) -> list[pb.StateDigest]:
+    """As they travel."""
+    return [pb.StateDigest(index=index, digest=digest) for index, digest in digests]
+
+
+def unwired(digests: Iterable[pb.StateDigest]) -> list[tuple[int, str]]:
+    """As they arrive."""
+    return [(one.index, one.digest) for one in digests]
