@@ -1,0 +1,177 @@
+"""What is done to a group of `raft_member` programs, and what must come of it.
+
+Each trial is one round: it leaves the whole group running.  Those that end a leader's time return the seconds
+until another one led.
+"""
+
+import asyncio
+import random
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from testkit.raft_group import Load, RaftGroup, Refused
+
+#: Seconds within which a new leader must be there.
+NEW_LEADER_SECS = 3.5
+
+Trial = Callable[[RaftGroup, random.Random], Awaitable[float]]
+
+
+async def kill_leader(group: RaftGroup, chance: random.Random) -> float:
+    """SIGKILL of the leader."""
+    gone = await group.leader()
+    began = time.monotonic()
+    await group.kill(gone)
+    await group.new_leader(group.running())
+    took = time.monotonic() - began
+    await asyncio.sleep(chance.uniform(0.0, 0.5))
+    await group.start(gone)
+    return took
+
+
+async def kill_random(group: RaftGroup, chance: random.Random) -> float:
+    """SIGKILL of any member."""
+    leader = await group.leader()
+    gone = chance.choice(group.ids)
+    began = time.monotonic()
+    await group.kill(gone)
+    took = 0.0
+    if gone == leader:
+        await group.new_leader(group.running())
+        took = time.monotonic() - began
+    await asyncio.sleep(chance.uniform(0.0, 0.5))
+    await group.start(gone)
+    await group.leader()
+    return took
+
+
+async def kill_all(group: RaftGroup, chance: random.Random) -> float:
+    """SIGKILL of everybody at once; then they come back, one of them perhaps later."""
+    await group.leader()
+    await group.kill(*group.ids)
+    late = chance.choice(group.ids)
+    began = time.monotonic()
+    await group.start(*[id for id in group.ids if id != late])
+    if chance.random() < 0.5:
+        await asyncio.sleep(chance.uniform(0.0, 1.0))
+    await group.start(late)
+    await group.new_leader(group.ids)
+    return time.monotonic() - began
+
+
+async def pause_leader(group: RaftGroup, chance: random.Random) -> float:
+    """SIGSTOP of the leader; others elect and write; then it goes on and must not show the old value."""
+    paused = await group.leader()
+    others = [id for id in group.ids if id != paused]
+    key = f"r-paused-{chance.random()}"
+    await group.ask(paused, "put", key=key, value="old")
+    link = await group.link(paused)
+    began = time.monotonic()
+    group.pause(paused)
+    try:
+        leader = await group.new_leader(others)
+        took = time.monotonic() - began
+        await group.ask(leader, "put", key=key, value="new")
+        # These wait in its socket and are the first thing it sees.
+        reads = [asyncio.ensure_future(link.ask("get", key=key, secs=5.0)) for _ in range(5)]
+        writes = [asyncio.ensure_future(link.ask("put", key=f"{key}-{n}", value="x")) for n in range(5)]
+        await asyncio.sleep(0.05)
+    finally:
+        group.resume(paused)
+    for outcome in await asyncio.gather(*reads, return_exceptions=True):
+        assert outcome == "new" or isinstance(outcome, Refused), f"a resumed leader answered {outcome!r}"
+    acknowledged = [
+        f"{key}-{n}"
+        for n, outcome in enumerate(await asyncio.gather(*writes, return_exceptions=True))
+        if not isinstance(outcome, Exception)
+    ]
+    await link.close()
+    await group.leader()
+    await group.level()
+    for id in group.ids:
+        assert not await group.ask(id, "missing", keys=acknowledged)
+        assert await group.ask(id, "get", key=key) == "new"
+    return took
+
+
+async def transfer(group: RaftGroup, chance: random.Random) -> float:
+    """A planned change of leader; nothing may be refused for it."""
+    leader = await group.leader()
+    others = [id for id in group.ids if id != leader]
+    began = time.monotonic()
+    try:
+        await group.ask(leader, "transfer", to=chance.choice([*others, None]))
+    except Refused as error:
+        # Under load the chosen one may be late once.
+        assert "did not take over in time" in str(error), error
+        return 0.0
+    await group.new_leader(others)
+    return time.monotonic() - began
+
+
+TRIALS: dict[str, Trial] = {
+    "kill_leader": kill_leader,
+    "kill_random": kill_random,
+    "kill_all": kill_all,
+    "pause_leader": pause_leader,
+    "transfer": transfer,
+}
+
+
+async def rounds(
+    folder: Path,
+    trials: list[Trial],
+    seed: int,
+    *,
+    group: RaftGroup | None = None,
+    say: Callable[[str], Any] = print,
+) -> float:
+    """Run all trials under load on one group; the longest time without a leader.
+
+    Raises:
+        AssertionError: something acknowledged was lost, doubled or not shown, members differ, or it took too
+            long.
+    """
+    chance = random.Random(seed)
+    # Small enough that segments, snapshots and their transfer are met as well.
+    limits = {"snapshot_entries": 1500, "keep_entries": 100, "segment_bytes": 60_000}
+    worst = 0.0
+    async with group or RaftGroup(folder, limits=limits) as group:
+        await group.start()
+        await group.leader()
+        load = Load(group, seed)
+        load.begin()
+        for number, trial in enumerate(trials):
+            await asyncio.sleep(chance.uniform(0.1, 0.5))
+            before = len(load.acknowledged)
+            took = await trial(group, chance)
+            worst = max(worst, took)
+            say(f"{number} {trial.__name__}: {took:.2f} s, {len(load.acknowledged) - before} acknowledged")
+            assert took < NEW_LEADER_SECS, f"{trial.__name__}: {took:.2f} s without a leader"
+        await group.leader()
+        await load.end()
+        await load.judge()
+        statuses = [await group.ask(id, "status") for id in group.ids]
+        installed = sum(status["metrics"]["snapshots_installed"] for status in statuses)
+        say(
+            f"{len(load.acknowledged)} acknowledged, {load.unsure} unsure, {load.refused} refused,"
+            f" {load.reads} reads, longest gap {load.gap:.2f} s, {installed} snapshots installed,"
+            f" longest turn {max(s['metrics']['long_turn_seconds_max'] for s in statuses) * 1000:.0f} ms,"
+            f" worst time to a leader {worst:.2f} s"
+        )
+    return worst
+
+
+def have_namespaces() -> bool:
+    """This process may make network namespaces."""
+    try:
+        name = "spur-probe"
+        done = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
+        if done.returncode == 0:
+            subprocess.run(["ip", "netns", "del", name], check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
