@@ -66,7 +66,7 @@ def processes() -> Iterator[tuple[int, list[str]]]:
 
 
 class CrashCluster:
-    """One controller and `nodes` agents below `folder`.
+    """`controllers` controllers and `nodes` agents below `folder`.
 
     Args:
         fault: Python source that puts a fault into the supervisor program, see `_faulty`.
@@ -85,6 +85,7 @@ class CrashCluster:
         fault: str = "",
         silence: int = 90,
         settings: dict[str, dict[str, str]] | None = None,
+        controllers: int = 1,
     ) -> None:
         self.folder = folder
         self.work = Path(tempfile.mkdtemp(prefix="crash-", dir=folder.parent))
@@ -92,7 +93,7 @@ class CrashCluster:
         self.runs = self.work / "runs"
         self.runs.touch()
         self.runs.chmod(0o666)
-        self.layout = home.create(folder, nodes, cpus, "")
+        self.layout = home.create(folder, nodes, cpus, "", controllers)
         wanted: dict[str, dict[str, str]] = {
             "controller": {"heartbeat_timeout_secs": str(silence)},
             "scheduler": {"kill_wait_secs": "2"},
@@ -149,7 +150,7 @@ class CrashCluster:
     @property
     def agents(self) -> list[str]:
         """Names of the agents."""
-        return [name for name in self.layout.daemons if name != CONTROLLER]
+        return [name for name in self.layout.daemons if name not in self.layout.controllers]
 
     def start(self, name: str, *, wait: bool = False, faults: str = "", prefix: Sequence[str] = ()) -> None:
         """Start the daemon if it does not run.
@@ -172,7 +173,7 @@ class CrashCluster:
         if faults:
             env |= {"SPUR_FAULT": faults, "SPUR_TEST_FAULTS": "1", "SPUR_FAULT_ONCE": str(struck)}
         words = self.layout.command(name)
-        if name == CONTROLLER:
+        if name in self.layout.controllers:
             words.append("--paranoid")
         run = self.folder / "run"
         with open(run / f"{name}.ready", "wb") as out, open(self.log(name), "ab") as err:
