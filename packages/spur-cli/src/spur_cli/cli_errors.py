@@ -9,7 +9,7 @@ from spur_core.errors import BusyError
 CONNECT_FAILURE = "Unable to contact slurm controller (connect failure)"
 TIMED_OUT = "Socket timed out on send/recv operation"
 #: Codes of a controller that does not lead or has just ceased to; the request may be made again.
-LEADERLESS = ("not_leader", "no_leader", "dropped", "unknown_outcome")
+LEADERLESS = ("not_leader", "no_leader", "leader_lost", "dropped", "unknown_outcome", "stopping")
 INTERNAL = "Slurm internal error, contact system administrator"
 
 
