@@ -51,6 +51,23 @@ POINTS: dict[str, str] = {
     "launches_answered": "controller: every node has answered a launch, nothing is proposed (row 14)",
     "step_created": "controller: a step is committed, no launch has left",
     "fence_begun": "controller: a fence is committed, no kill has left",
+    "launch_sent": "controller: the first node has answered a launch (row 14)",
+    "kill_sent": "controller: the first node has answered a kill (row 15)",
+    "exit_told": "controller: an agent was told that its report is taken (rows 5, 14)",
+    # The controller's log, by operation.  Before: nothing is proposed.  After: it is committed and applied,
+    # nobody has been told and nothing was done about it.
+    "Submit": "controller: a submission is in the log",
+    "DispatchBegin": "controller: a dispatch is in the log (row 14)",
+    "DispatchCommit": "controller: a launch's success is in the log (row 14)",
+    "DispatchAbort": "controller: a launch's failure is in the log (row 14)",
+    "Cancel": "controller: a cancel, and its fence, is in the log (row 15)",
+    "Requeue": "controller: a requeue, and its fence, is in the log (row 15)",
+    "FenceBegin": "controller: a fence is in the log (row 15)",
+    "FenceConfirm": "controller: a node is crossed off a fence; the last one ends it (row 15)",
+    "NodeComplete": "controller: an exit is in the log (rows 2, 5)",
+    "StepCreate": "controller: a step is in the log",
+    "StepLaunched": "controller: a step's launch is in the log",
+    "StepCancel": "controller: a step's end is in the log",
 }
 
 KINDS = ("crash_before", "crash_after", "stop_at", "fail")
@@ -83,6 +100,11 @@ def arm(environ: Mapping[str, str]) -> None:
         if kind not in KINDS or point not in POINTS:
             raise BadFault(f"SPUR_FAULT: {name!r} is no KIND:POINT; kinds are {', '.join(KINDS)}")
         _armed[name] = f"{prefix}.{kind}.{point}" if prefix else ""
+
+
+def armed(point: str) -> bool:
+    """Whether anything happens at `point`; for those that cost something to pass."""
+    return any(name.endswith(f":{point}") for name in _armed)
 
 
 def before(point: str) -> None:

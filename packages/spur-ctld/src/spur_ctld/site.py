@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from spur_auth.kinds import Identity
 from spur_auth.ownership import is_owner
 from spur_core.errors import AccessDenied, BusyError
@@ -17,7 +19,7 @@ from spur_ctld.node_memory import NodeMemory
 from spur_ctld.replication.errors import NotLeader
 from spur_ctld.scheduling.catalog import Catalog
 from spur_ctld.settings import ShellSettings
-from spur_ctld.state.ops import Who
+from spur_ctld.state.ops import AnyOp, OpResult, Who
 from spur_ctld.state.records import Job
 from spur_ctld.users import UserDirectory, UserRecord
 
@@ -123,6 +125,20 @@ class Site:
         """
         request = REQUEST.get()
         return f"{request}:{who.user if who.uid is None else who.uid}/{part}" if request else ""
+
+    async def once(self, op: AnyOp, who: "Who", part: object = 0) -> OpResult:
+        """Commit an operation of the present request; a repeat of the request gets the first one's result.
+
+        Args:
+            part: tells the operations of one request apart, alike in every repeat.
+        """
+        key = self.key_of(who, part)
+        return await self.ledger.commit(msgspec.structs.replace(op, key=key) if key else op)
+
+    @staticmethod
+    def request_id(own: str) -> str:
+        """The id of a request that has a field for it: the field, else what came beside the request."""
+        return own or REQUEST.get().partition(":")[2]
 
     async def caller(self) -> tuple[UserRecord, bool]:
         """(account, whether an administrator) of the user behind the present call.

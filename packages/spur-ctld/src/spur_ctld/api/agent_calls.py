@@ -8,11 +8,13 @@ import msgspec
 
 from spur_auth.kinds import NODE, Identity
 from spur_auth.verify import verify
+from spur_core import faults
 from spur_core.errors import NotFound, RequestError, WrongState
 from spur_core.states import NodeAvail
 from spur_ctld import bounds
 from spur_ctld.api import node_identity, parse
 from spur_ctld.api.caller import CALLER, PEER, GateRules
+from spur_ctld.api.controllers import Group
 from spur_ctld.api.node_view import Load
 from spur_ctld.dispatch.launch_spec import rid_message
 from spur_ctld.dispatch.nodes import node_address
@@ -62,6 +64,7 @@ class AgentCalls:
     """RegisterAgent, Heartbeat, DeregisterAgent, ReportJobStatus, ReportStepdRecovery."""
 
     site: Site
+    group: Group
 
     async def RegisterAgent(self, request: pb.RegisterAgentRequest, context: Any) -> pb.RegisterAgentResponse:
         site = self.site
@@ -89,6 +92,7 @@ class AgentCalls:
             cluster_name=site.ledger.state.settings.cluster_name,
             heartbeat_secs=site.settings.heartbeat_secs,
             term=site.term(),
+            controllers=self.group.clients,
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
@@ -104,7 +108,7 @@ class AgentCalls:
             log.info("node_back node=%s", request.node)
         if request.has_snapshot:
             await self.site.recovery.reconcile(request.node, held_steps(request.held))
-        return pb.HeartbeatResponse()
+        return pb.HeartbeatResponse(term=site.term())
 
     async def DeregisterAgent(
         self, request: pb.DeregisterAgentRequest, context: Any
@@ -133,6 +137,8 @@ class AgentCalls:
             raise NotFound(f"Node {node} not found")
         if known.boot_id != request.boot_id:
             raise WrongState(f"node {node} registered with another boot; register again")
+        # A verdict may end a run, and carries no term that the agent could compare.
+        await site.ledger.confirm()
         answers = await self.site.recovery.report(
             node, [recovery_entry(message) for message in request.entries]
         )
@@ -188,6 +194,8 @@ class AgentCalls:
             request.exit.signal,
             result.verdict,
         )
+        if faults.armed("exit_told"):
+            context.add_done_callback(lambda _: faults.after("exit_told"))
         return pb.ReportJobStatusResponse(verdict=_VERDICTS[result.verdict])
 
     async def _drain_after_epilog(self, request: pb.ReportJobStatusRequest) -> None:

@@ -29,6 +29,11 @@ class Group(NamedTuple):
     router: Router
     forwarder: Forwarder | None
 
+    @property
+    def clients(self) -> list[str]:
+        """HOST:PORT of every controller for clients; empty when nobody said."""
+        return [member.client for member in self.node.members() if member.client]
+
 
 class Controllers:
     """Ping and Takeover."""

@@ -46,7 +46,11 @@ class JobsWrite:
             raise RequestError("spec: missing")
         record, admin = await site.caller()
         # Another user's request id must neither collide nor reveal an answer.
-        request_id = f"{record.uid}:{request.request_id}" if request.request_id else ""
+        given = site.request_id(request.request_id)
+        request_id = f"{record.uid}:{given}" if given else ""
+        if isinstance(known := site.ledger.answered(request_id), ops.SubmitResult):
+            # Not asked again whether it could start: it may hold what it would need.
+            return pb.SubmitJobResponse(job_id=known.job_id)
         now = site.clock()
         resolved = submit.resolve(
             request.spec,
@@ -94,11 +98,11 @@ class JobsWrite:
     async def _cancel(self, messages: Sequence[pb.JobTarget], who: ops.Who) -> "list[ops.Refusal | None]":
         return await _apply_to(
             messages,
-            lambda targets: self._targets(ops.Cancel(at=self.site.clock(), targets=targets, who=who)),
+            lambda targets: self._targets(ops.Cancel(at=self.site.clock(), targets=targets, who=who), who),
         )
 
-    async def _targets(self, op: ops.AnyOp) -> "tuple[ops.Refusal | None, ...]":
-        result = await self.site.ledger.commit(op)
+    async def _targets(self, op: ops.AnyOp, who: ops.Who) -> "tuple[ops.Refusal | None, ...]":
+        result = await self.site.once(op, who)
         assert isinstance(result, ops.TargetsResult)
         return result.results
 
@@ -130,6 +134,8 @@ class JobsWrite:
                 work.append(partial(self._cancel_step, rid, who, hard=signal is not None))
             elif step is not None:
                 work.extend(partial(self._signal_node, rid, node, signal) for node in waits_for(step))
+            elif signal in _ENDING and self.site.ledger.answered(self.site.key_of(who, rid)) is not None:
+                continue
             elif rid.step_id == step_of(job) and not job.request.alloc_only:
                 nodes = set(deciding_nodes(job)) & set(live_nodes(job))
                 work.extend(partial(self._signal_node, rid, node, signal) for node in sorted(nodes))
@@ -139,7 +145,7 @@ class JobsWrite:
         await _all_of(work)
 
     async def _cancel_step(self, rid: RuntimeId, who: ops.Who, *, hard: bool) -> None:
-        await self.site.ledger.commit(
+        await self.site.once(
             ops.StepCancel(
                 at=self.site.clock(),
                 job_id=rid.job_id,
@@ -147,7 +153,9 @@ class JobsWrite:
                 step_id=rid.step_id,
                 who=who,
                 hard=hard,
-            )
+            ),
+            who,
+            rid,
         )
 
     async def _signal_target(
@@ -251,7 +259,7 @@ class JobsWrite:
         answers = await _apply_to(
             messages,
             lambda targets: self._targets(
-                ops.Suspend(at=self.site.clock(), targets=targets, who=who, resume=resume)
+                ops.Suspend(at=self.site.clock(), targets=targets, who=who, resume=resume), who
             ),
         )
         return [_result(message, answer) for message, answer in zip(messages, answers, strict=True)]
@@ -260,7 +268,7 @@ class JobsWrite:
         who = await self.site.who()
         now = self.site.clock()
         make = job_update.operation(request, self.site.catalog.partitions(), self.site.ledger.state, now, who)
-        answers = await _apply_to(request.targets, lambda targets: self._targets(make(targets)))
+        answers = await _apply_to(request.targets, lambda targets: self._targets(make(targets), who))
         return pb.UpdateJobResponse(
             results=[_result(m, a) for m, a in zip(request.targets, answers, strict=True)]
         )
@@ -276,7 +284,8 @@ class JobsWrite:
                     who=who,
                     hold=request.hold,
                     incomplete_only=request.incomplete_only,
-                )
+                ),
+                who,
             ),
         )
         return pb.RequeueJobResponse(

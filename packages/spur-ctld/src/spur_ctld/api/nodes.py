@@ -109,21 +109,20 @@ class Nodes:
         now = self.site.clock()
         if word == "down":
             for name in names:
-                await self.site.ledger.commit(NodeDown(at=now, name=name, reason=request.reason, who=who))
+                await self.site.once(NodeDown(at=now, name=name, reason=request.reason, who=who), who, name)
             word = ""
         has_more = request.HasField("weight") or request.HasField("comment")
         if word or has_more or (request.reason and not request.HasField("state")):
-            await self.site.ledger.commit(
-                NodeUpdate(
-                    at=now,
-                    names=tuple(names),
-                    who=who,
-                    state=word,
-                    reason=request.reason if word or not request.HasField("state") else "",
-                    weight=request.weight if request.HasField("weight") else None,
-                    comment=request.comment if request.HasField("comment") else None,
-                )
+            op = NodeUpdate(
+                at=now,
+                names=tuple(names),
+                who=who,
+                state=word,
+                reason=request.reason if word or not request.HasField("state") else "",
+                weight=request.weight if request.HasField("weight") else None,
+                comment=request.comment if request.HasField("comment") else None,
             )
+            await self.site.once(op, who)
         elif not request.HasField("state"):
             raise RequestError("No changes specified")
         log.info("node_updated nodes=%s state=%s by=%s", request.names, request.state, who.user)
@@ -143,11 +142,10 @@ class Nodes:
             who = Who(uid=None, user=request.node)
         else:
             who = await self._administrator()
-        await self.site.ledger.commit(
-            NodeUpdate(
-                at=self.site.clock(), names=(request.node,), who=who, state="drain", reason=request.reason
-            )
+        op = NodeUpdate(
+            at=self.site.clock(), names=(request.node,), who=who, state="drain", reason=request.reason
         )
+        await self.site.once(op, who)
         log.warning("node_drained node=%s by=%s reason=%r", request.node, who.user, request.reason)
         return pb.DrainNodeResponse()
 

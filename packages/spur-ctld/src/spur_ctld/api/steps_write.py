@@ -13,7 +13,7 @@ from spur_ctld.api.caller import PEER
 from spur_ctld.api.grpc_errors import Refused
 from spur_ctld.api.step_view import past_message, step_message
 from spur_ctld.site import Site
-from spur_ctld.state import codec, ops
+from spur_ctld.state import ops
 from spur_ctld.state.apply_steps import interactive_ask, placement, why_not
 from spur_ctld.state.records import Job, StepAsk
 from spur_ctld.state.step_layout import BUSY
@@ -65,7 +65,8 @@ class StepsWrite:
         who = await self.site.who()
         wanted = step_request.resolve(request, peer_host(PEER.get()))
         # Another user's request id must neither collide nor reveal an answer.
-        key = f"step:{who.uid}:{request.job_id}:{request.request_id}" if request.request_id else ""
+        given = self.site.request_id(request.request_id)
+        key = f"step:{who.uid}:{request.job_id}:{given}" if given else ""
         call = _Call(request, wanted, who, key, key or f"#{next(self._tickets)}")
         keeps = False
         lines = self.site.lines
@@ -112,11 +113,8 @@ class StepsWrite:
 
     def _answered(self, key: str) -> ops.StepResult | None:
         """What an earlier call of the same request was given."""
-        answer = self.site.ledger.state.answers.get(key) if key else None
-        if answer is None:
-            return None
-        known = codec.decode_result(answer.result)
-        assert isinstance(known, ops.StepResult)
+        known = self.site.ledger.answered(key)
+        assert known is None or isinstance(known, ops.StepResult)
         return known
 
     def _why_wait(self, job: Job | None, call: "_Call") -> ops.Refusal | None:
@@ -227,11 +225,10 @@ class StepsWrite:
 
     async def CompleteJob(self, request: pb.CompleteJobRequest, context: Any) -> pb.CompleteJobResponse:
         who = await self.site.who()
-        await self.site.ledger.commit(
-            ops.AllocComplete(
-                at=self.site.clock(), job_id=request.job_id, who=who, exit=exit_record(request.exit)
-            )
+        op = ops.AllocComplete(
+            at=self.site.clock(), job_id=request.job_id, who=who, exit=exit_record(request.exit)
         )
+        await self.site.once(op, who)
         return pb.CompleteJobResponse()
 
     async def JobKeepalive(self, request: pb.JobKeepaliveRequest, context: Any) -> pb.JobKeepaliveResponse:

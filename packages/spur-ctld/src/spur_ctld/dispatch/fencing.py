@@ -154,6 +154,7 @@ class Fencer:
         address = node_address(known) if known is not None else ""
         grace = grace_left(job.fence, self._ledger.state.settings.kill_wait, self._clock())
         active = await self._agents.end(address, job.job_id, job.run_attempt, grace, job.fence.why)
+        faults.after("kill_sent")
         if await self._launcher.settled(job.job_id, job.run_attempt):
             # What was launched after the first kill has to be killed as well.
             active = await self._agents.end(address, job.job_id, job.run_attempt, grace, job.fence.why)

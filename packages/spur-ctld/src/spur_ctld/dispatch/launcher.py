@@ -191,7 +191,8 @@ class Launcher:
         if job is None:
             return
         faults.after("dispatch_begun")
-        start_at = self._clock()
+        # An earlier leader's clock may have been ahead of this one's.
+        start_at = max(self._clock(), job.dispatch_at or 0.0)
         settings = self._ledger.state.settings
         facts = ClusterFacts(settings.cluster_name, settings.kill_wait)
         specs = build(job, facts, start_at)
@@ -219,6 +220,7 @@ class Launcher:
         while True:
             try:
                 answer = await self._agents.launch(node_address(known), node, spec)
+                faults.after("launch_sent")
             except Unreachable as error:
                 held = await self._held_by(node, spec, error.text)
                 # An agent that was not there yet has seen nothing of the launch: it may have it now.
