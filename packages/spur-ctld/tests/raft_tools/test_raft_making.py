@@ -141,10 +141,3 @@ def test_this_hosts_place_must_be_known(tools):
     assert "set [controller] node_id to the position of this controller, 1 to 3" in done.err[0]
     done = tools.member("init", 4)
     assert "--node-id 4: must be the position of this controller in [controller] peers, 1 to 3" in done.err[0]
-
-
-def test_seed_names_what_to_do_instead(tools):
-    done = tools.member("seed", 2)
-    assert (done.code, len(done.err)) == (1, 1)
-    assert "stop all controllers" in done.err[0]
-    assert "reconfigure --copy-of N" in done.err[0]

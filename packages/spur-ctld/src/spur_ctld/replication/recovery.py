@@ -79,12 +79,18 @@ def open_directory(
 
 
 def init_directory(
-    state_dir: Path, member_id: int, members: Sequence[Member], files: Files, cluster_id: str | None = None
+    state_dir: Path,
+    member_id: int,
+    members: Sequence[Member],
+    files: Files,
+    cluster_id: str | None = None,
+    hard: HardState | None = None,
 ) -> Meta:
-    """Make the directory of a member of a new cluster.
+    """Make the directory of a member of a new cluster, or of one that was lost.
 
     Args:
         cluster_id: of a group with certificates; None = a random one.
+        hard: what a lost member begins with (`seeding.first_state`); None = a new cluster.
 
     Raises:
         StateError: there is anything of a member already, or it cannot be made; one line.
@@ -98,7 +104,7 @@ def init_directory(
             raise StateError(
                 f"{folder}: belongs to a controller already; a new cluster needs an empty directory"
             )
-        opened = _open(state_dir, member_id, members, files, 0, SEGMENT_BYTES, fresh)
+        opened = _open(state_dir, member_id, members, files, 0, SEGMENT_BYTES, fresh, hard)
     opened.log.close()
     opened.lock.release()
     return opened.meta
@@ -125,6 +131,7 @@ def _open(
     schema: int,
     segment_bytes: int,
     fresh: Meta | None,
+    hard: HardState | None = None,
 ) -> Opened:
     folder = state_dir / "raft"
     for path in (folder, folder / "log", folder / "snap"):
@@ -135,7 +142,7 @@ def _open(
     log = SegmentLog(folder / "log", files, segment_bytes=segment_bytes)
     try:
         stored = log.load()
-        meta = _identify(folder, stored, log, member_id, members, files, fresh)
+        meta = _identify(folder, stored, log, member_id, members, files, fresh, hard)
         snapshots = SnapshotStore(folder / "snap", meta.cluster_id, files, schema=schema)
         snapshots.clean()
         snapshot = choose_snapshot(snapshots, stored)
@@ -155,6 +162,7 @@ def _identify(
     members: Sequence[Member],
     files: Files,
     fresh: Meta | None,
+    first: HardState | None,
 ) -> Meta:
     """The directory's `meta`; a new directory gets `fresh`, and is refused when that is None."""
     path = folder / "meta"
@@ -165,14 +173,20 @@ def _identify(
             mend = "restore it from a copy" if len(members) == 1 else LOST
             raise StateError(f"{folder / 'log'}: the log of this controller is missing; {mend}")
         return meta
-    if stored.base != ORIGIN or stored.entries or stored.hard.term or any((folder / "snap").iterdir()):
+    # A `raft seed` that was cut off left its own first frame; it begins anew, a new cluster never does there.
+    promised = stored.hard.term and not (first is not None and stored.hard.abstain)
+    if stored.base != ORIGIN or stored.entries or promised or any((folder / "snap").iterdir()):
         raise StateError(f"{path}: missing, but the directory holds a log; restore it from a copy")
     if fresh is None:
         raise StateError(
             f"{folder}: is empty; run `spurctld raft init` for a new cluster, "
             "`spurctld raft seed` for a lost directory"
         )
-    if not log.segments:
+    if first is not None:
+        # Never below what an earlier attempt began with.
+        above = max(first.term, stored.hard.term)
+        log.write(HardState(above, member_id, above), 1, ())
+    elif not log.segments:
         log.write(HardState(), 1, ())
     write_meta(path, fresh, files)
     return fresh
