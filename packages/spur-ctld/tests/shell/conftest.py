@@ -1,7 +1,9 @@
 """A controller on loopback with a real log, and a scripted agent: a real gRPC peer that records its calls."""
 
 import asyncio
+import dataclasses
 import hashlib
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,6 +20,10 @@ from spur_core.config.loader import parse_config
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.states import JobState
 from spur_ctld.controller import Controller
+from spur_ctld.replication import certs
+from spur_ctld.replication.files import Files
+from spur_ctld.replication.meta import Member
+from spur_ctld.replication.recovery import init_directory
 from spur_ctld.state.invariants import check
 from spur_proto import accounting_pb2_grpc, agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
 from spur_proto import controller_pb2 as pb
@@ -410,3 +416,118 @@ async def clusters(tmp_path: Path) -> AsyncIterator[Factory]:
 async def cluster(clusters: Factory) -> Cluster:
     """One controller with the usual settings."""
     return await clusters()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has at present."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [held.getsockname()[1] for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+class Trio(Cluster):
+    """Three controllers with one log; `controller` is the one that led last, calls go to `asked`."""
+
+    def __init__(self, folder: Path, text: str, clock: FakeClock) -> None:
+        super().__init__(folder, text, clock, None)  # type: ignore[arg-type]
+        ports = free_ports(6)
+        self.raft = [f"127.0.0.1:{port}" for port in ports[:3]]
+        self.addresses = [f"127.0.0.1:{port}" for port in ports[3:]]
+        self.members: dict[int, Controller] = {}
+        self.channels: dict[int, Any] = {}
+        certs.make_ca(folder / "tls")
+        group = [
+            Member(at, self.raft[at - 1], f"spur-controller-{at}", self.addresses[at - 1]) for at in (1, 2, 3)
+        ]
+        for at in (1, 2, 3):
+            certs.make_member(folder / "tls", at)
+            cluster = certs.cluster_id(folder / "tls" / "ca.pem")
+            init_directory(folder / f"state-{at}", at, group, Files(), cluster)
+
+    def make_member(self, at: int) -> Controller:
+        config = parse_config(self.text)
+        section = dataclasses.replace(
+            config.controller,
+            peers=tuple(self.raft),
+            client_addrs=tuple(self.addresses),
+            node_id=at,
+            raft_listen_addr=self.raft[at - 1],
+            raft_tls_dir=str(certs.member_dir(self.folder / "tls", at)),
+        )
+        return Controller(
+            dataclasses.replace(config, controller=section),
+            self.folder / f"state-{at}",
+            self.addresses[at - 1],
+            fatal=self.fatal.append,
+            paranoid=True,
+            clock=self.clock.time,
+            monotonic=self.clock.monotonic,
+        )
+
+    async def start(self, *which: int) -> None:
+        """Start members, all by default."""
+        for at in which or (1, 2, 3):
+            self.members[at] = self.make_member(at)
+            await self.members[at].start()
+            self.channels[at] = aio.insecure_channel(
+                self.addresses[at - 1], options=(("grpc.use_local_subchannel_pool", 1),)
+            )
+
+    async def stop(self, at: int) -> None:
+        """A planned stop of one member."""
+        await self.channels.pop(at).close()
+        await self.members.pop(at).stop()
+
+    async def kill(self, at: int) -> None:
+        """What SIGKILL leaves: nothing but the log; nothing is handed over."""
+        member = self.members.pop(at)
+        await member.leadership.stop()
+        await self.channels.pop(at).close()
+        await member.stop()
+
+    @property
+    def leader(self) -> int:
+        """The member whose office is open, or 0."""
+        return next((at for at, member in self.members.items() if member.leadership.open), 0)
+
+    async def led(self) -> int:
+        """Wait until some member leads; calls go to it."""
+        at: int = await until(lambda: self.leader, "somebody leads")
+        self.controller = self.members[at]
+        self.ask(at)
+        return at
+
+    def ask(self, at: int) -> None:
+        """Calls go to that member."""
+        self.channel = self.channels[at]
+
+    @property
+    def followers(self) -> list[int]:
+        return [at for at in self.members if at != self.leader]
+
+    async def even(self) -> None:
+        """Wait until all members have applied the same."""
+        await until(
+            lambda: len({member.node.applied for member in self.members.values()}) == 1,
+            "all members have applied the same",
+        )
+
+
+@pytest.fixture
+async def trio(tmp_path: Path) -> AsyncIterator[Trio]:
+    """Three controllers, one of which leads."""
+    made = Trio(tmp_path, config_text(), FakeClock())
+    await made.start()
+    await made.led()
+    yield made
+    for agent in made.agents.values():
+        agent.gate.set()
+        agent.step_gate.set()
+    for at in list(made.members):
+        await made.kill(at)
+    for agent in made.agents.values():
+        await agent.stop()
+        assert len(set(agent.attempts)) == len(agent.attempts), "an attempt was launched twice"
+    assert not made.fatal

@@ -14,6 +14,8 @@ from spur_ctld.api.routing import LEADER_KEY
 FORWARDED_KEY: Final = "x-spur-forwarded"
 #: The original caller's address, believed only beside a good token.
 PEER_KEY: Final = "x-spur-peer"
+#: Seconds that a deposed leader gets to answer what was under way.
+AFTERMATH_SECS: Final = 3.0
 #: A call without a deadline of its own is given up after this many seconds.
 MOST_SECS: Final = 120.0
 
@@ -75,14 +77,22 @@ class Forwarder:
         self._flights: set[_Flight] = set()
 
     def leader_is(self, address: str) -> None:
-        """Calls to any other controller are given up: their answers may never come."""
-        for flight in [flight for flight in self._flights if flight.address != address]:
-            flight.lost = True
-            flight.call.cancel()
+        """Calls to any other controller are given up soon: a deposed one tells how they ended, one that hangs
+        never does.
+        """
+        left = [flight for flight in self._flights if flight.address != address]
+        if left:
+            asyncio.get_running_loop().call_later(AFTERMATH_SECS, self._give_up, left)
+
+    def _give_up(self, flights: Sequence[_Flight]) -> None:
+        for flight in flights:
+            if flight in self._flights:
+                flight.lost = True
+                flight.call.cancel()
 
     async def close(self) -> None:
         """End every call, close every channel."""
-        self.leader_is("")
+        self._give_up(tuple(self._flights))
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()

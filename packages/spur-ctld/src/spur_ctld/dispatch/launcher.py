@@ -219,6 +219,7 @@ class Launcher:
         until = self._clock() + RESEND_SECS
         while True:
             try:
+                faults.before("launch_sent")
                 answer = await self._agents.launch(node_address(known), node, spec)
                 faults.after("launch_sent")
             except Unreachable as error:
