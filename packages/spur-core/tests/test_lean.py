@@ -5,6 +5,7 @@ import copy
 import functools
 import pickle
 import signal
+import types
 from collections.abc import Callable
 
 import pytest
@@ -73,6 +74,7 @@ def test_values_are_copied_and_pickled() -> None:
 
 def test_the_others_are_the_originals() -> None:
     assert lean.partial is functools.partial
+    assert lean.MappingProxyType is types.MappingProxyType
     assert int(signal.SIGTERM) == lean.signal.SIGTERM
     assert lean.signal.getsignal(lean.signal.SIGCHLD) == signal.getsignal(signal.SIGCHLD)
 

@@ -201,7 +201,7 @@ def test_a_work_dir_is_made_as_the_user(fast_node):
 
 
 FORBIDDEN = {
-    "collections", "enum", "functools", "json", "re", "signal",
+    "collections", "enum", "functools", "json", "re", "signal", "types",
     "asyncio", "subprocess", "logging", "dataclasses", "typing", "pathlib", "socket", "selectors", "ctypes",
     "threading", "ssl", "inspect", "argparse", "tempfile", "shutil", "grpc", "google", "msgspec",
     "sqlalchemy", "spur_proto", "spur_agent", "spur_ctld", "spur_sched", "spur_auth", "spur_cli",

@@ -1,4 +1,4 @@
-"""Three things of the standard library without the Python half that makes them heavy.
+"""Four things of the standard library without the Python half that makes them heavy.
 
 For the supervisor, of which a node runs hundreds: `signal` wraps every number into an enum (0.8 MiB of
 memory and 3 ms), `functools` and `collections` bring what nobody there asks for (0.5 MiB).  Here are the
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     import signal
     from collections import namedtuple
     from functools import partial
+    from types import MappingProxyType
 else:
     import _signal as signal
     from _collections import _tuplegetter
     from _functools import partial
+
+    MappingProxyType = type(type.__dict__)
 
     class _Named(tuple):
         """Base of every class that `namedtuple` makes; one set of functions for all of them."""
@@ -80,4 +83,4 @@ else:
         return type(name, (_Named,), space)
 
 
-__all__ = ["namedtuple", "partial", "signal"]
+__all__ = ["MappingProxyType", "namedtuple", "partial", "signal"]

@@ -11,9 +11,8 @@ a path that is not UTF-8 survives the trip.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from spur_core.ids import U32_MAX, RuntimeId
+from spur_core.lean import MappingProxyType
 from spur_proto_lite.errors import BadDocument
 
 # Not from typing, which is heavy; checkers know the name.

@@ -66,13 +66,15 @@ def _session(session_dir: str) -> int:
         os.closerange(3, record)
     os.closerange(max(record + 1, 3), 1 << 20)
     detach.default_signals()
-    from spur_proto_lite import spawn
+    # Nothing that is loaded here is ever garbage; looking for some would cost 2 ms.
+    import gc
 
-    if record >= 0:
-        os.write(record, spawn.pid_record(os.getpid()))
+    gc.disable()
     from spur_stepd import run
 
-    return run.supervise(session_dir, record, join_group=True)
+    gc.enable()
+    run.settle()
+    return run.supervise(session_dir, record, alone=True)
 
 
 def console() -> None:

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from spur_core.errors import SpurError
 from spur_core.ids import RuntimeId, step_name
-from spur_core.linux import cgroup
+from spur_core.linux import cgroup, clone
 from spur_proto_lite import spawn
 from spur_stepd import launch
 from spur_stepd.log import say
 from spur_stepd.supervisor import Supervisor, errno_of
 
 _COMM_BYTES = 15
+#: So many objects a supervisor has beyond those it began with only when something leaks.
+_GARBAGE = 20_000
 
 
-def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
+def supervise(session_dir: str, record: int, *, alone: bool) -> int:
     """Serve a session until its end; the exit code.
 
     Args:
         record: descriptor of the pipe to whoever started us, -1 without one.  It is closed when the
             supervisor is ready, after an error record when it cannot get ready.
-        join_group: leave the starter's groups for the supervisors' own (a spawner is there already).
+        alone: no spawner made this process: it tells its pid itself, and leaves the starter's control groups
+            for the supervisors' own.
     """
     try:
         supervisor = Supervisor(session_dir)
+        if alone:
+            move_in(supervisor.spec.cgroup_root)
+            _tell(record, spawn.pid_record(os.getpid()))
         show_step(supervisor.spec.rid)
-        if join_group:
-            join_supervisors(supervisor.spec.cgroup_root)
         supervisor.prepare()
     except (SpurError, OSError) as error:
         say("not_ready", error=error)
+        _tell(record, spawn.error_record(errno_of(error)))
         if record >= 0:
-            os.write(record, spawn.error_record(errno_of(error)))
             os.close(record)
         return 127
     if record >= 0:
@@ -40,6 +45,36 @@ def supervise(session_dir: str, record: int, *, join_group: bool) -> int:
     code = supervisor.run()
     say("ended", code=code)
     return code
+
+
+def settle() -> None:
+    """Keep the collector from what has been loaded, for it is never freed.
+
+    In a spawner its pages stay shared with the supervisors so; and later objects are so few that it need
+    look only when something leaks.
+    """
+    gc.freeze()
+    gc.set_threshold(_GARBAGE)
+
+
+def _tell(record: int, data: bytes) -> None:
+    if record >= 0:
+        os.write(record, data)
+
+
+def move_in(cgroup_root: str) -> None:
+    """Be in the supervisors' groups: in the v2 one by birth, where that goes.
+
+    What runs on is then a child of the process that called, in a session of its own.
+    """
+    root, _ = launch.group_root(cgroup_root)
+    if root is not None and root.unified is not None:
+        pid = clone.fork_into(cgroup.supervisors_dir(root.unified))
+        if pid:
+            os._exit(0)
+        if pid == 0:
+            os.setsid()
+    join_supervisors(cgroup_root)
 
 
 def show_step(rid: RuntimeId) -> None:

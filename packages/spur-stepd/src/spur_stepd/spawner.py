@@ -156,7 +156,7 @@ def _be_between(request: spawn.SpawnRequest, pipe: int) -> NoReturn:
     os.write(pipe, spawn.pid_record(os.getpid()))
     code = 127
     try:
-        code = run.supervise(request.session, pipe, join_group=False)
+        code = run.supervise(request.session, pipe, alone=False)
     except BaseException:
         sys.excepthook(*sys.exc_info())  # into the session's log; raising it would wake the spawner's code
     finally:
@@ -201,10 +201,7 @@ def run_spawner() -> int:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     _rehearse()
-    # What is here now is never freed: keep the collector from touching it, so that its pages stay shared.
-    # Later ones have so few objects that it need look only when something leaks.
     gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000)
+    run.settle()
     Spawner().serve()
     return 0

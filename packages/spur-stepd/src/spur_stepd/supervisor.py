@@ -96,7 +96,7 @@ class Supervisor:
         self.progress = Progress()
         self.cleaned = False
         self.boot_id = procfs.boot_id()
-        self.start_ticks = procfs.start_ticks(os.getpid()) or 0
+        self.start_ticks = 0
         #: Children that are no tasks: pid -> called with the wait status once it has ended.
         self.children: dict[int, Callable[[int], None]] = {}
         self.epilog: exits.EpilogRecord | None = None
@@ -143,6 +143,7 @@ class Supervisor:
         Raises:
             SpurError, OSError: it cannot get ready; nothing but files in the session directory is left.
         """
+        self.start_ticks = procfs.start_ticks(os.getpid()) or 0
         prctl.set_child_subreaper()
         prctl.set_not_dumpable()
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -310,6 +310,11 @@ def branch(dirs: tuple[str, ...], name: str) -> tuple[tuple[str, ...], str]:
     return dirs, ""
 
 
+def supervisors_dir(base: str) -> str:
+    """The group of supervisors below the root of one hierarchy."""
+    return f"{base}/stepd"
+
+
 def join_supervisors(root: Root) -> None:
     """Move the calling process into the group of supervisors (`stepd` below the root of each hierarchy).
 
@@ -323,7 +328,7 @@ def join_supervisors(root: Root) -> None:
     for base in dict.fromkeys(filter(None, (root.unified, *root.v1.values()))):
         unified = base == root.unified
         controllers = tuple(c for c, directory in root.v1.items() if directory == base)
-        directory = f"{base}/stepd"
+        directory = supervisors_dir(base)
         if own in _read(f"{directory}/cgroup.procs").split():
             continue
         _make_passing(base, controllers, unified, warnings)
