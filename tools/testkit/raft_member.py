@@ -1,7 +1,8 @@
-"""One member of a group as a program of its own, with a key-value machine: `python -m testkit.raft_member FILE`.
+"""One member of a group as a program of its own, with a key-value machine.
 
-FILE is JSON: id, members, tls, state, socket, and optionally limits, sync_delay.  The program prints READY when
-its listener is open, answers JSON lines on the UNIX socket, and ends with SIGTERM or when its stdin closes.
+`python -m testkit.raft_member FILE`.  FILE is JSON: id, members, tls, state, socket, and optionally limits,
+sync_delay.  The program prints READY when its listener is open, answers JSON lines on the UNIX socket, and
+ends with SIGTERM or when its stdin closes.
 """
 
 import asyncio

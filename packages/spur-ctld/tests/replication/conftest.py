@@ -14,7 +14,7 @@ from spur_ctld.replication.limits import Limits
 from spur_ctld.replication.meta import Member
 from spur_ctld.replication.node import Node
 from spur_ctld.replication.recovery import init_directory
-from spur_ctld.replication.roles import Role
+from spur_ctld.replication.roles import Role, Timing
 from spur_ctld.replication.testing.machine import ListMachine
 from spur_ctld.replication.tls import read_tls
 from spur_ctld.replication.transport import Transport
@@ -112,6 +112,7 @@ class Group:
             members=members,
             transport=Transport(self.members[id - 1].address, own, limits),
             limits=limits,
+            timing=Timing(heartbeat=2, election=10),
             command_version=3,
             version="0.1.0",
             **options,
@@ -167,11 +168,26 @@ def free_ports() -> Callable[[int], list[int]]:
 
 
 @pytest.fixture
-async def group(
+async def make_group(
     tmp_path: Path, fatal: list[BaseException], free_ports: Callable[[int], list[int]]
-) -> AsyncIterator[Group]:
+) -> AsyncIterator[Callable[[int], Group]]:
+    """Groups of any size, not started."""
+    made: list[Group] = []
+
+    def make(count: int) -> Group:
+        made.append(Group(tmp_path / f"group-{len(made)}", free_ports(count), fatal))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for node in one.nodes.values():
+            for gated in (node._files, node.machine):
+                if hasattr(gated, "gate"):
+                    gated.gate.set()
+            await node.stop()
+
+
+@pytest.fixture
+def group(make_group: Callable[[int], Group]) -> Group:
     """Three members, not started."""
-    made = Group(tmp_path, free_ports(3), fatal)
-    yield made
-    for node in made.nodes.values():
-        await node.stop()
+    return make_group(3)

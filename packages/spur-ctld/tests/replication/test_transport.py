@@ -121,8 +121,8 @@ def beat(src: int = 2, dst: int = 1, **fields: int) -> bytes:
     return wire.encode([Heartbeat(src, dst, **{"term": 3, "commit": 2, "round": 1, **fields})])
 
 
-def append(*entries: Entry, term: int = 3, prev: Position = Position(4, 2)) -> bytes:
-    return wire.encode([Append(2, 1, term, prev, entries, 4)])
+def append(*entries: Entry) -> bytes:
+    return wire.encode([Append(2, 1, 3, Position(4, 2), entries, 4)])
 
 
 async def test_messages_of_a_member_arrive_in_order(site: Site) -> None:
@@ -299,7 +299,7 @@ async def test_a_full_queue_drops_and_tells(site: Site, until) -> None:
         assert taker.lost_peers == [1]
         assert second.dropped == 1 + second.peer(3).dropped
         await until(lambda: len(site.taker.messages) == 10)
-        for number in range(10):
+        for _ in range(10):
             second.send(Append(2, 1, 3, Position(4, 2), (Entry(5, 3, bytes(1 << 20)),), 4))
         assert 1 <= taker.lost_peers.count(1) <= 4
     finally:

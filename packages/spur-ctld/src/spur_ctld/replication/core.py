@@ -142,6 +142,11 @@ class Core:
         """Index up to which the log of `peer` is known to equal ours; 0 = unknown, or not leader."""
         return self._peers[peer].match if self.role is Role.LEADER else 0
 
+    def needed(self, peers: Iterable[int]) -> int:
+        """Index after which one of `peers` still needs entries, so far as is known."""
+        known = [max(self._peers[peer].match, self._peers[peer].pending_snapshot) for peer in peers]
+        return min([self.log.last_index, *known]) if self.role is Role.LEADER else self.log.last_index
+
     # --- input --------------------------------------------------------------------------------------------
 
     def tick(self) -> None:

@@ -14,6 +14,7 @@ class Limits(msgspec.Struct, frozen=True):
         segment_bytes: a log file that reaches it is followed by a new one.
         snapshot_entries, snapshot_bytes: applied since the last snapshot that cause a new one.
         keep_entries: kept behind a snapshot, so that a short absence needs none.
+        catch_up_entries: kept at most for a member that is in touch but behind.
         free_bytes: below it commands are refused.
         free_recheck: seconds between looks while they are.
         free_lead_bytes: below it a leader hands over to a member that has more.
@@ -34,6 +35,7 @@ class Limits(msgspec.Struct, frozen=True):
     snapshot_entries: int = 50_000
     snapshot_bytes: int = 64 << 20
     keep_entries: int = 5000
+    catch_up_entries: int = 100_000
     free_bytes: int = 64 << 20
     free_recheck: float = 1.0
     free_lead_bytes: int = 128 << 20

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from spur_ctld.replication.shared import Shared
@@ -42,6 +42,8 @@ class Snapshotting:
         self.count = 0
         self.seconds = 0.0
         self.size = size
+        #: Members that can be reached.
+        self.in_touch: Callable[[], Iterable[int]] = lambda: ()
         #: Called when one was written; others may be asked for theirs.
         self.taken: Callable[[], None] = lambda: None
         #: One is due, but there is no room for it.
@@ -107,12 +109,22 @@ class Snapshotting:
         _log.info("snapshot_written index=%d bytes=%d seconds=%.3f", meta.index, size, seconds)
         shared.digests.record(meta.index, digest)
         self.taken()
-        keep = shared.core.snapshot_taken(meta, shared.limits.keep_entries)
+        keep = shared.core.snapshot_taken(meta, self._keep(meta.index))
         if shared.usable:
             shared.log_thread.submit(
                 lambda: shared.opened.log.compact(min(keep, oldest)), lambda _: None, shared.fail
             )
             shared.wake()
+
+    def _keep(self, index: int) -> int:
+        """Entries to keep behind a snapshot at `index`.
+
+        More than usual while a member that is in touch has yet to get there: the snapshot on its way to it
+        would otherwise be too old when it arrives, for ever.
+        """
+        limits = self._shared.limits
+        behind = index - self._shared.core.needed(self.in_touch())
+        return max(limits.keep_entries, min(behind, limits.catch_up_entries))
 
     def _failed(self, error: BaseException) -> None:
         self.busy = False
