@@ -69,8 +69,8 @@ def _known(value: Any, like: Any) -> Any:
 def test_a_directory_of_an_older_release_gives_its_state(release: Path) -> None:
     """From the newer snapshot and the log, and from the older one and more of the log.
 
-    What this release counts besides (restarts of a job) depends on where it begins, so only what the older one
-    knew is compared.
+    What this release counts besides (restarts of a job) depends on where it begins, so only what the older
+    one knew is compared.
     """
     expected = expected_of(release)
     for use in (0, 1):
