@@ -1,0 +1,63 @@
+"""Clusters with three controllers, and the kit of the matrix tests."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "matrix"))
+
+from testkit.ha_cluster import HaCluster, NetCluster
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _groups() -> Iterator[None]:
+    """Groups of controllers are let through while they are being built."""
+    before = os.environ.get("SPUR_TEST_GROUPS")
+    os.environ["SPUR_TEST_GROUPS"] = "1"
+    yield
+    if before is None:
+        del os.environ["SPUR_TEST_GROUPS"]
+
+
+def _folder(factory: pytest.TempPathFactory) -> Path:
+    base = factory.mktemp("ha")
+    for part in (base, base.parent, base.parent.parent):
+        with contextlib.suppress(PermissionError):
+            part.chmod(part.stat().st_mode | 0o755)
+    return base
+
+
+def _maker(kind: type[HaCluster], base: Path, made: list[HaCluster]) -> Callable[..., Any]:
+    def make(**how: Any) -> HaCluster:
+        cluster = kind(base / f"c{len(made)}", **how)
+        made.append(cluster)
+        cluster.start_all()
+        cluster.leader()
+        cluster.until(cluster.idle, "all nodes are idle")
+        return cluster
+
+    return make
+
+
+@pytest.fixture
+def ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., HaCluster]]:
+    """Makes clusters with a leader and idle nodes; all are ended, with their jobs, after the test."""
+    made: list[HaCluster] = []
+    yield _maker(HaCluster, _folder(tmp_path_factory), made)
+    for cluster in made:
+        cluster.stop()
+
+
+@pytest.fixture
+def ha_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., NetCluster]]:
+    """The same, each controller in a network namespace of its own."""
+    made: list[HaCluster] = []
+    yield _maker(NetCluster, _folder(tmp_path_factory), made)
+    for cluster in made:
+        cluster.stop()
