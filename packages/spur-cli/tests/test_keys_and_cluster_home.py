@@ -149,9 +149,8 @@ def test_options_that_would_change_a_cluster_are_refused(cli, root):
     assert "which --controllers cannot change" in result.err
 
 
-def test_several_controllers_get_what_each_needs(root, monkeypatch):
+def test_several_controllers_get_what_each_needs(root):
     """The folder is complete before anything starts: certificates, logs, ports, one configuration for all."""
-    monkeypatch.setenv("SPUR_TEST_GROUPS", "1")
     made = home.create(root, 2, 1, "", controllers=3)
     found = home.load(root)
     assert found is not None

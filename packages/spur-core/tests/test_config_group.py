@@ -10,9 +10,8 @@ from spur_core.errors import ConfigError
 
 
 @pytest.fixture
-def config(monkeypatch):
+def config():
     """A configuration whose [controller] holds the given lines."""
-    monkeypatch.setenv("SPUR_TEST_GROUPS", "1")
 
     def parse(*lines: str) -> Config:
         return parse_config("\n".join(['cluster_name = "c"', "[controller]", *lines]))
@@ -100,4 +99,4 @@ def test_even_groups_work_with_a_warning(config, count, warned):
 def test_certificates_are_in_the_state_directory_unless_told_otherwise(config):
     """raft_tls_dir."""
     assert tls_dir(config(), Path("/s")) == Path("/s/tls")
-    assert tls_dir(config('raft_tls_dir = "/t"'), Path("/s")) == Path("/t")
+    assert tls_dir(config(THREE, 'raft_tls_dir = "/t"'), Path("/s")) == Path("/t")

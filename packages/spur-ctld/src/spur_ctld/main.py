@@ -73,6 +73,10 @@ def _main(opts: options.Options) -> int:
         config = default_config()
     config = options.in_group(config, opts.raft_listen, opts.node_id)
     logs.set_up(opts.log_level or config.logging.level, config.logging.format)
+    from spur_core.config import group
+
+    for warning in group.warnings(config):
+        log.warning("group text=%r", warning)
     if opts.check_config:
         _check(config, opts)
         sys.stdout.write(f"{path}: ok\n")
@@ -119,12 +123,10 @@ def _check(config: "object", opts: options.Options) -> None:
 def _group_problems(config: "Config", state_dir: Path) -> list[str]:
     """Why this host cannot be a member of its group."""
     from spur_core.config import group
-    from spur_ctld.replication import certs
+    from spur_ctld import membership
 
-    for warning in group.warnings(config):
-        log.warning("group text=%r", warning)
     own, _ = group.members(config, socket.gethostname())
-    return certs.problems(group.tls_dir(config, state_dir), own, time.time())
+    return membership.problems(config, own, state_dir)
 
 
 async def _serve(controller: "object") -> int:

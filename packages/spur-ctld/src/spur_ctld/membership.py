@@ -1,6 +1,7 @@
 """This controller's place in its group: from the configuration to a replication node."""
 
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,17 @@ from spur_ctld.replication.transport import Transport
 COMMAND_VERSION = 3
 
 
+def problems(config: Config, member_id: int, state_dir: Path) -> list[str]:
+    """Why a member of a group cannot start as it is configured; one line each."""
+    found = certs.problems(group.tls_dir(config, state_dir), member_id, time.time())
+    if config.accounting.enabled and not config.accounting.database_url:
+        found.append(
+            "[accounting] database_url: name a database that all controllers of the group reach, or switch"
+            " accounting off with [accounting] enabled = false"
+        )
+    return found
+
+
 def build_node(
     config: Config, state_dir: Path, machine: StateMachine, fatal: Callable[[BaseException], None]
 ) -> tuple[int, Node]:
@@ -35,11 +47,9 @@ def build_node(
         return own, Node(
             state_dir, machine, fatal=fatal, version=__version__, command_version=COMMAND_VERSION
         )
-    if config.accounting.enabled and not config.accounting.database_url:
-        raise ConfigError(
-            "[accounting] database_url: name a database that all controllers of the group reach, or switch"
-            " accounting off with [accounting] enabled = false"
-        )
+    found_problems = problems(config, own, state_dir)
+    if found_problems:
+        raise ConfigError(found_problems)
     tls = group.tls_dir(config, state_dir)
     return own, Node(
         state_dir,

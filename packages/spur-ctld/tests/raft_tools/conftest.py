@@ -66,8 +66,7 @@ class Tools:
 
 
 @pytest.fixture
-def tools(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tools:
-    monkeypatch.setenv("SPUR_TEST_GROUPS", "1")
+def tools(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tools:
     return Tools(tmp_path, capsys)
 
 

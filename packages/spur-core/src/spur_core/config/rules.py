@@ -55,6 +55,15 @@ def _group(section: ControllerSection) -> Iterator[str]:
         for address in addresses:
             if not all(split_address(address)):
                 yield f"[controller] {name}: {shown(address)} cannot be reached; write HOST:PORT of one host"
+    if count <= 1:
+        defaults = ControllerSection()
+        for name in ("raft_listen_addr", "raft_tls_dir"):
+            given = getattr(section, name)
+            if given != getattr(defaults, name):
+                yield (
+                    f"[controller] {name} = {shown(given)}: a single controller has no use for it;"
+                    " leave it out, or name the members of the group in peers"
+                )
     clients = section.client_addrs
     if len(set(clients)) != len(clients):
         yield "[controller] client_addrs: an address is listed twice"

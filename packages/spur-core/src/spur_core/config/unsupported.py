@@ -4,7 +4,6 @@ A key that is read and ignored misleads, so setting one of these to anything but
 A row names a key or a whole section; when a release gives a key its effect, it removes the row.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -26,9 +25,6 @@ class Row(NamedTuple):
 TABLE: tuple[Row, ...] = (
     Row("licenses", "licences"),
     # Controller.
-    Row("controller.peers", "several controllers", partial=True),
-    Row("controller.raft_listen_addr", "several controllers"),
-    Row("controller.raft_tls_dir", "several controllers"),
     Row("controller.rest_addr", "REST"),
     Row("controller.max_job_id", "wrapping of job ids"),
     # Fair share, QOS, associations and their audit.
@@ -86,8 +82,6 @@ TABLE: tuple[Row, ...] = (
     Row("topology", "network topology"),
     Row("burst_buffer", "burst buffers"),
 )
-#: Set to 1, groups of controllers are let through while they are being built; goes with their rows.
-GROUPS_SWITCH = "SPUR_TEST_GROUPS"
 _BY_PATH = {row.path: row for row in TABLE}
 
 
@@ -103,13 +97,8 @@ def row_for(path: str) -> Row | None:
 
 def refused(seen: Iterable[Seen]) -> Iterator[str]:
     """One sentence for each key of a file that would have no effect."""
-    groups = os.environ.get(GROUPS_SWITCH) == "1"
     for one in seen:
         row = row_for(one.path)
-        if groups and row is not None and row.why == "several controllers":
-            continue
         if row is None or one.value == one.default or one.value in row.harmless:
-            continue
-        if one.path == "controller.peers" and isinstance(one.value, tuple) and len(one.value) == 1:
             continue
         yield f"{one.where} is not supported by this release ({row.why})"
