@@ -10,7 +10,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -31,6 +31,8 @@ _FIRST_RETRY = 1.0
 _LAST_RETRY = 30.0
 #: Seconds that rows may wait for company; each transaction of the database costs a sync to disk.
 _LINGER = 0.2
+#: A transaction that is under way at the end may take so long; broken off, it leaves a broken connection.
+_LEAVE_SECS = 1.0
 _NOT_YET = "not connected yet"
 
 
@@ -72,6 +74,7 @@ class OutboxWriter:
         self._urgent = asyncio.Event()
         self._flushed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
+        self._at_work: asyncio.Task[None] | None = None
         self._ready = False
         #: Why the database cannot be used now; empty when it can.
         self.problem = _NOT_YET
@@ -89,6 +92,10 @@ class OutboxWriter:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if self._at_work is not None:
+            await asyncio.wait((self._at_work,), timeout=_LEAVE_SECS)
+            self._at_work.cancel()
+            await asyncio.gather(self._at_work, return_exceptions=True)
         self._ready = False
         self.problem = _NOT_YET
         await self.engine.dispose()
@@ -132,7 +139,7 @@ class OutboxWriter:
         while True:
             try:
                 if not self._ready:
-                    await database.migrate(self.engine)
+                    await self._whole(database.migrate(self.engine))
                     self._ready = True
                 await self._drain()
                 if self.problem and self.problem != _NOT_YET:
@@ -159,6 +166,11 @@ class OutboxWriter:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LAST_RETRY)
 
+    async def _whole(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work in the database, which goes on to its end when the writer is cancelled."""
+        self._at_work = asyncio.create_task(work)
+        await asyncio.shield(self._at_work)
+
     async def _set_problem(self, text: str) -> None:
         async with self._flushed:
             self.problem = text
@@ -168,7 +180,7 @@ class OutboxWriter:
         """Write until the outbox holds nothing that was not written and acknowledged."""
         while self._view.outbox or self._view.step_outbox:
             batch = oldest(self._waiting(), BATCH)
-            await write(self.engine, self._cluster, batch)
+            await self._whole(write(self.engine, self._cluster, batch))
             self.written += len(batch)
             await self._propose(
                 OutboxAck(
