@@ -1,10 +1,12 @@
 """Kill daemons at random under load, then look whether anything was lost, doubled, hurt or left behind.
 
     python integration/crash/soak.py [--scenario mixed|agents|supervisors|all] [--minutes N] [--seed S]
+    python integration/crash/soak.py --scenario replication [--rounds N] [--seed S]
 
 mixed: daemons and supervisors, one and several at once, at random and at chosen instants, under batch jobs.
 agents: an agent every 2 s, under jobs of every kind; nothing may come of it.
 supervisors: one of a certain step every second, under jobs of every kind; each step's policy must come of it.
+replication: three members of the replicated log alone, killed, paused and cut off; not part of `all`.
 
 The seed is printed; with the same seed the same things are killed in the same order, the instants of the
 machine permitting.  Exit 1 and a list of faults when something is wrong; the cluster's folder then stays.
@@ -28,6 +30,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import replication_soak
 from deaths import AgentDeaths, Deaths, SupervisorDeaths
 from testkit.crash_cluster import CONTROLLER, CrashCluster, supervisor_in
 
@@ -253,12 +256,15 @@ def soak(
 def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--scenario", choices=(*SCENARIOS, "all"), default="mixed")
+    parser.add_argument("--scenario", choices=(*SCENARIOS, "replication", "all"), default="mixed")
+    parser.add_argument("--rounds", type=int, default=30, help="of the replication scenario")
     parser.add_argument("--minutes", type=float, default=float(os.environ.get("SPUR_SOAK_MINUTES", "3")))
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", default="", metavar="ACTION,...", help="of the mixed scenario")
     said = parser.parse_args()
+    if said.scenario == "replication":
+        return replication_soak.soak(said.rounds, said.seed)
     seconds = said.seconds if said.seconds is not None else said.minutes * 60
     bad = False
     for scenario in SCENARIOS if said.scenario == "all" else (said.scenario,):

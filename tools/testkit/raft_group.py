@@ -1,9 +1,9 @@
 """A group of `raft_member` programs: started, killed, paused, asked, put under load and judged.
 
-    async with RaftGroup(folder) as group:
-        await group.start()
-        leader = await group.leader()
-        await group.ask(leader, "put", key="a", value="b")
+async with RaftGroup(folder) as group:
+    await group.start()
+    leader = await group.leader()
+    await group.ask(leader, "put", key="a", value="b")
 """
 
 import asyncio

@@ -6,16 +6,19 @@ until another one led.
 
 import asyncio
 import random
-import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from testkit.raft_group import Load, RaftGroup, Refused
+from testkit.raft_net import RaftNet
 
 #: Seconds within which a new leader must be there.
 NEW_LEADER_SECS = 3.5
+
+#: Small enough that segments, snapshots and their transfer are met as well.
+LIMITS = {"snapshot_entries": 1500, "keep_entries": 100, "catch_up_entries": 300, "segment_bytes": 60_000}
 
 Trial = Callable[[RaftGroup, random.Random], Awaitable[float]]
 
@@ -137,10 +140,8 @@ async def rounds(
             long.
     """
     chance = random.Random(seed)
-    # Small enough that segments, snapshots and their transfer are met as well.
-    limits = {"snapshot_entries": 1500, "keep_entries": 100, "segment_bytes": 60_000}
     worst = 0.0
-    async with group or RaftGroup(folder, limits=limits) as group:
+    async with group or RaftGroup(folder, limits=LIMITS) as group:
         await group.start()
         await group.leader()
         load = Load(group, seed)
@@ -151,7 +152,8 @@ async def rounds(
             took = await trial(group, chance)
             worst = max(worst, took)
             say(f"{number} {trial.__name__}: {took:.2f} s, {len(load.acknowledged) - before} acknowledged")
-            assert took < NEW_LEADER_SECS, f"{trial.__name__}: {took:.2f} s without a leader"
+            most = DEAF_LEADER_SECS if trial.__name__ == "deaf_leader" else NEW_LEADER_SECS
+            assert took < most, f"{trial.__name__}: {took:.2f} s without a leader"
         await group.leader()
         await load.end()
         await load.judge()
@@ -166,13 +168,121 @@ async def rounds(
     return worst
 
 
-def have_namespaces() -> bool:
-    """This process may make network namespaces."""
+# --- networks ---------------------------------------------------------------------------------------------
+
+NetTrial = Callable[[RaftGroup, RaftNet, random.Random], Awaitable[float]]
+#: Seconds within which a leader that hears from no majority stops leading: two election time-outs and a bit.
+STEP_DOWN_SECS = 2.5
+
+
+async def undisturbed(group: RaftGroup, leader: int, term: int) -> None:
+    """All are level, and the leader is still the one it was."""
+    await group.level()
+    found = [await group.ask(id, "status") for id in group.ids]
+    shown = [(one["id"], one["leader"], one["term"]) for one in found]
+    assert shown == [(id, leader, term) for id in group.ids], f"{shown}, before: {leader} in term {term}"
+
+
+async def cut_leader(group: RaftGroup, net: RaftNet, chance: random.Random) -> float:
+    """The leader is cut off: it steps down and answers nothing; others lead; healed, it follows."""
+    cut = await group.leader()
+    others = [id for id in group.ids if id != cut]
+    key = f"r-cut-{chance.random()}"
+    await group.ask(cut, "put", key=key, value="old")
+    began = time.monotonic()
+    net.cut(cut)
     try:
-        name = "spur-probe"
-        done = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
-        if done.returncode == 0:
-            subprocess.run(["ip", "netns", "del", name], check=False)
-    except FileNotFoundError:
-        return False
-    return done.returncode == 0
+        read = asyncio.ensure_future(group.ask(cut, "get", key=key, secs=3.0))
+        leader = await group.new_leader(others)
+        took = time.monotonic() - began
+        await group.ask(leader, "put", key=key, value="new")
+        async with asyncio.timeout(STEP_DOWN_SECS):
+            while (await group.ask(cut, "status"))["leads"]:
+                await asyncio.sleep(0.02)
+        (outcome,) = await asyncio.gather(read, return_exceptions=True)
+        assert isinstance(outcome, Refused), f"a leader without a majority answered {outcome!r}"
+        value, _, silent = await group.ask(cut, "stale", key=key)
+        assert (value, silent > 0) == ("old", True)
+        term = (await group.ask(leader, "status"))["term"]
+    finally:
+        net.heal()
+    await undisturbed(group, leader, term)
+    assert await group.ask(cut, "get", key=key) == "new"
+    return took
+
+
+async def cut_follower(group: RaftGroup, net: RaftNet, chance: random.Random) -> float:
+    """A follower is cut off for long: nothing changes for the others, nor when it is back."""
+    leader = await group.leader()
+    cut = chance.choice([id for id in group.ids if id != leader])
+    term = (await group.ask(leader, "status"))["term"]
+    net.cut(cut)
+    try:
+        await asyncio.sleep(chance.uniform(2.5, 4.5))
+    finally:
+        net.heal()
+    await undisturbed(group, leader, term)
+    return 0.0
+
+
+async def deaf_follower(group: RaftGroup, net: RaftNet, chance: random.Random) -> float:
+    """A follower no longer hears the leader, but the leader hears it: the others go on in the same term."""
+    leader = await group.leader()
+    deaf = chance.choice([id for id in group.ids if id != leader])
+    term = (await group.ask(leader, "status"))["term"]
+    net.one_way(leader, deaf)
+    try:
+        await asyncio.sleep(chance.uniform(2.5, 4.0))
+        status = await group.ask(leader, "status")
+        assert (status["leads"], status["term"]) == (True, term)
+    finally:
+        net.heal()
+    await group.level()
+    return 0.0
+
+
+async def deaf_leader(group: RaftGroup, net: RaftNet, chance: random.Random) -> float:
+    """The leader is heard by everybody but hears nobody: heartbeats without answers do not keep it."""
+    deaf = await group.leader()
+    others = [id for id in group.ids if id != deaf]
+    began = time.monotonic()
+    for other in others:
+        net.one_way(other, deaf)
+    try:
+        await group.new_leader(others)
+        took = time.monotonic() - began
+        async with asyncio.timeout(STEP_DOWN_SECS):
+            while (await group.ask(deaf, "status"))["leads"]:
+                await asyncio.sleep(0.02)
+    finally:
+        net.heal()
+    await group.leader()
+    await group.level()
+    return took
+
+
+NET_TRIALS: dict[str, NetTrial] = {
+    "cut_leader": cut_leader,
+    "cut_follower": cut_follower,
+    "deaf_follower": deaf_follower,
+    "deaf_leader": deaf_leader,
+}
+#: A deaf leader first has to notice.
+DEAF_LEADER_SECS = NEW_LEADER_SECS + STEP_DOWN_SECS
+
+
+async def net_rounds(
+    folder: Path, trials: list[NetTrial], seed: int, *, say: Callable[[str], Any] = print
+) -> float:
+    """`rounds` for trials of the network."""
+
+    def bound(trial: NetTrial) -> Trial:
+        async def run(group: RaftGroup, chance: random.Random) -> float:
+            return await trial(group, net, chance)
+
+        run.__name__ = trial.__name__
+        return run
+
+    with RaftNet([1, 2, 3]) as net:
+        group = RaftGroup(folder, hosts=net.hosts, launch=net.launch, limits=LIMITS)
+        return await rounds(folder, [bound(trial) for trial in trials], seed, group=group, say=say)

@@ -1,0 +1,55 @@
+"""Members as processes of their own, under load: killed, paused, cut off.  Nothing acknowledged is lost.
+
+`SPUR_REPLICATION_ROUNDS` makes it longer; `hatch run soak --scenario replication` is the long form.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testkit import raft_trials
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = int(os.environ.get("SPUR_REPLICATION_ROUNDS", "1"))
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """Short, because sockets live in it; stays when the test fails."""
+    made = Path(tempfile.mkdtemp(prefix="raft-", dir="/tmp"))
+    print(f"logs are in {made}")
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def seed() -> int:
+    """`SPUR_SOAK_SEED` repeats a run."""
+    found = int(os.environ.get("SPUR_SOAK_SEED", time.time_ns() % 100_000))
+    print(f"seed {found}")
+    return found
+
+
+async def test_killed_members_lose_nothing(seed: int) -> None:
+    names = ["kill_leader", "kill_random", "kill_all"] * ROUNDS
+    with folder() as where:
+        await raft_trials.rounds(where, [raft_trials.TRIALS[name] for name in names], seed)
+
+
+async def test_a_paused_leader_shows_nothing_old(seed: int) -> None:
+    names = ["pause_leader", "transfer"] * ROUNDS
+    with folder() as where:
+        await raft_trials.rounds(where, [raft_trials.TRIALS[name] for name in names], seed)
+
+
+@pytest.mark.root
+async def test_members_that_are_cut_off_come_back(seed: int) -> None:
+    names = ["cut_leader", "deaf_leader", "cut_follower", "deaf_follower"] * ROUNDS
+    with folder() as where:
+        await raft_trials.net_rounds(where, [raft_trials.NET_TRIALS[name] for name in names], seed)
