@@ -56,13 +56,20 @@ async def kill_all(group: RaftGroup, chance: random.Random) -> float:
     await group.leader()
     await group.kill(*group.ids)
     late = chance.choice(group.ids)
+    present = [id for id in group.ids if id != late]
+    await group.start(*present)
     began = time.monotonic()
-    await group.start(*[id for id in group.ids if id != late])
+
+    async def led() -> float:
+        await group.new_leader(present)
+        return time.monotonic() - began
+
+    electing = asyncio.ensure_future(led())
     if chance.random() < 0.5:
         await asyncio.sleep(chance.uniform(0.0, 1.0))
     await group.start(late)
-    await group.new_leader(group.ids)
-    return time.monotonic() - began
+    present.append(late)
+    return await electing
 
 
 async def pause_leader(group: RaftGroup, chance: random.Random) -> float:
