@@ -10,6 +10,8 @@ import grpc
 import pytest
 
 from spur_cli.cli_errors import CONNECT_FAILURE
+from spur_cli.control.members import Group, Member
+from spur_cli.control.ping import roles
 from spur_proto import common_pb2 as c
 from spur_proto import controller_pb2 as pb
 
@@ -360,3 +362,13 @@ def test_sdiag_of_one_controller_and_of_none(cli, peer, free_port):
     )
     assert cli("sdiag", "--reset").code == 1
     assert cli("sdiag", "x").code == 1
+
+
+def test_several_backups_are_numbered_from_one():
+    def called(leader: int, *numbers: int) -> list[str]:
+        members = [Member(f"ctl{number}:6817", number, None, True) for number in numbers]
+        return roles(Group(members, pb.PingResponse(leader_id=leader)))
+
+    assert called(2, 1, 2, 3) == ["backup1", "primary", "backup2"]
+    assert called(0, 1, 2, 3) == ["primary", "backup1", "backup2"]
+    assert called(2, 1, 2) == ["backup", "primary"]

@@ -21,14 +21,18 @@ def ping_lines(ctx: "Context", transport: "Transport") -> tuple[list[str], bool]
 
 
 def roles(group: Group) -> list[str]:
-    """What each is called: the leader is the primary, without one the first is."""
-    found, backups = [], 0
+    """What each is called: the leader is the primary, without one the first is.
+
+    As Slurm names them: a single backup has no number, several count from 1.
+    """
+    found: list[str] = []
+    numbered = len(group.members) > 2
     for at, member in enumerate(group.members):
         if member.number == group.leader if group.leader else at == 0:
             found.append("primary")
         else:
-            found.append(f"backup{backups}" if backups else "backup")
-            backups += 1
+            before = sum(role != "primary" for role in found)
+            found.append(f"backup{before + 1}" if numbered else "backup")
     return found
 
 
