@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "matrix"))
 
+from step_kit import Step
 from testkit.ha_cluster import HaCluster, NetCluster
 
 
@@ -61,3 +62,17 @@ def ha_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., N
     yield _maker(NetCluster, _folder(tmp_path_factory), made)
     for cluster in made:
         cluster.stop()
+
+
+@pytest.fixture
+def step() -> Iterator[Callable[..., Step]]:
+    """Makes steps, not begun yet; no client outlives the test."""
+    made: list[Step] = []
+
+    def make(cluster: HaCluster, kind: str, **how: Any) -> Step:
+        made.append(Step(cluster, kind, **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.gone()
