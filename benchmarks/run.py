@@ -258,6 +258,13 @@ def bench_restart(_cluster: Cluster) -> list[Row]:
         cluster.close()
 
 
+def bench_replication(_cluster: Cluster) -> list[Row]:
+    """The replicated log of one and three controllers, without anything around it."""
+    import replication
+
+    return replication.replication_rows()
+
+
 PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "cli": bench_cli,
     "latency": bench_latency,
@@ -267,6 +274,7 @@ PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "steps": bench_steps,
     "supervisors": bench_supervisors,
     "restart": bench_restart,
+    "replication": bench_replication,
 }
 
 
