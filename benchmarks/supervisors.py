@@ -19,9 +19,11 @@ from pathlib import Path
 from spur_agent.spawner import ExecSource, Spawner, SupervisorSource, start_process
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.linux import private_dir
-from spur_proto_lite.client import ControlClient
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import StatePaths
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
+from testkit.supervisor_client import ControlClient
 
 PROGRAM = str(Path(sys.executable).with_name("spurstepd"))
 CGROUPS = f"spurbench_{os.getpid()}"

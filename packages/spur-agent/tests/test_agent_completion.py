@@ -7,13 +7,13 @@ import signal
 import time
 
 import pytest
+from testkit.supervisor_client import ControlClient, push
 
 from spur_core.ids import RuntimeId
 from spur_core.linux import procfs
 from spur_proto import agent_pb2
 from spur_proto import controller_pb2 as pb
 from spur_proto_lite import journal, notify
-from spur_proto_lite.client import ControlClient, push
 from spur_proto_lite.exits import EpilogRecord, ExitRecord
 
 pytestmark = pytest.mark.node

@@ -1,6 +1,7 @@
 """The administrator's scripts: which run, in what environment, how often, and what their failure does."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -122,8 +123,12 @@ async def test_scripts_run_in_order_and_stop_at_the_first_failure(tmp_path, capl
     caplog.set_level("INFO")
     env = {"MARK": "m", "PATH": "/usr/bin:/bin"}
     pids = []
+
+    async def note(pid):
+        pids.append(pid)
+
     with pytest.raises(HookFailed, match=rf"{bad}: exit status 7"):
-        await hooks.run([str(p) for p in (first, bad, last)], env, str(tmp_path), 10, pids.append)
+        await hooks.run([str(p) for p in (first, bad, last)], env, str(tmp_path), 10, note)
     assert out.read_text().splitlines() == [f"one m {tmp_path}", "two"]
     assert len(pids) == 2
     assert "line=said" in caplog.text
@@ -170,6 +175,19 @@ async def test_a_flood_on_stderr_blocks_nobody(tmp_path):
 
 
 # -- environment
+
+
+async def test_a_script_that_nobody_could_note_down_is_killed(tmp_path):
+    """A later agent could not find it."""
+    pids = []
+
+    async def note(pid):
+        pids.append(pid)
+        raise OSError(errno.ENOSPC, "no room")
+
+    with pytest.raises(OSError, match="no room"):
+        await hooks.run([str(script(tmp_path / "1", "exec sleep 60"))], {"PATH": "/bin"}, "/tmp", 60, note)
+    assert not os.path.exists(f"/proc/{pids[0]}")
 
 
 def test_what_a_script_is_told():
@@ -242,6 +260,18 @@ async def test_a_prolog_runs_once_and_its_failure_is_remembered(tmp_path):
     with pytest.raises(PrologInterrupted):
         await one.once((3, 1), good)
     assert runs == ["good", "bad", "cut", "good"]
+
+
+async def test_a_mark_names_the_script_that_runs(tmp_path):
+    one = Prologs(str(tmp_path), "boot")
+
+    async def run(started):
+        await started(os.getpid())
+        said = json.loads((tmp_path / "prologs" / "1.1").read_text())
+        assert (said["stage"], said["pid"]) == ("running", os.getpid())
+
+    await one.once((1, 1), run)
+    assert json.loads((tmp_path / "prologs" / "1.1").read_text())["stage"] == "done"
 
 
 def test_marks_are_forgotten(tmp_path):

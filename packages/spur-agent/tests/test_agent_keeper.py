@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from testkit.supervisor_client import push
 
 from spur_agent import bring_up, claim, spawner
 from spur_agent.allocation import AllocationTable, Grant
@@ -18,7 +19,6 @@ from spur_core.ids import RuntimeId
 from spur_core.linux import procfs
 from spur_proto import agent_pb2
 from spur_proto_lite import notify
-from spur_proto_lite.client import push
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.exits import ExitRecord
 from spur_proto_lite.launch_spec import LaunchSpec

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from testkit.supervisor_client import ControlClient, SpawnerClient
 
 import spur_core
 import spur_proto_lite
@@ -21,7 +22,6 @@ import spur_stepd
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.linux import cgroup, cgroup_layout, procfs
 from spur_proto_lite import journal, spawn
-from spur_proto_lite.client import ControlClient, SpawnerClient
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.launch_spec import LaunchSpec
 from spur_proto_lite.paths import StatePaths

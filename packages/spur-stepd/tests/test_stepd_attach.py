@@ -8,11 +8,12 @@ import socket
 import struct
 
 import pytest
+from testkit.supervisor_client import Unconfirmed
 
 from spur_core.errors import Unreachable
 from spur_proto_lite import control, framing, unixsock
-from spur_proto_lite.client import Unconfirmed, exit_of
 from spur_proto_lite.control import WATCHER, Refused
+from spur_proto_lite.exits import exit_of
 from spur_proto_lite.launch_spec import TaskSpec
 from spur_stepd import attachments
 

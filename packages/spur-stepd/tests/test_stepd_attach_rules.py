@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from testkit.supervisor_client import Unconfirmed
 
 from spur_proto_lite import framing
-from spur_proto_lite.client import Unconfirmed
 from spur_proto_lite.control import OWNER, WATCHER
 from spur_proto_lite.errors import BadDocument
 from spur_stepd.inflow import Inflow

@@ -215,7 +215,7 @@ def test_no_request_ends_a_supervisor(fast_node, gate):
 
 
 def test_a_version_that_nobody_speaks(fast_node):
-    from spur_proto_lite.client import MessageStream
+    from testkit.supervisor_client import MessageStream
 
     session = fast_node.spawn(fast_node.script("true\n"))
     sock = fast_node.keep(socket.socket(fileno=unixsock.connect(session.paths.control)))

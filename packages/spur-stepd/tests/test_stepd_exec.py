@@ -13,8 +13,8 @@ import pytest
 from spur_core.ids import STEP_EXTERN
 from spur_core.linux import cgroup, procfs
 from spur_proto_lite import control, framing, unixsock
-from spur_proto_lite.client import exit_of
 from spur_proto_lite.control import Refused
+from spur_proto_lite.exits import exit_of
 from spur_proto_lite.launch_spec import HookSpec, RlimitSpec
 
 pytestmark = pytest.mark.node

@@ -5,11 +5,11 @@ import signal
 import threading
 
 import pytest
+from testkit.supervisor_client import ControlClient, MessageStream
 
 from spur_core.ids import STEP_EXTERN
 from spur_core.linux import cgroup, procfs
 from spur_proto_lite import notify, unixsock
-from spur_proto_lite.client import ControlClient, MessageStream
 from spur_proto_lite.launch_spec import HookSpec
 
 pytestmark = pytest.mark.node

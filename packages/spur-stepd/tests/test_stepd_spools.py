@@ -61,6 +61,32 @@ def test_a_full_disk_loses_nothing(made, small_files):
     assert spool.read_from(str(path), framing.DATA_OUT, 0, 0) == (0, data)
 
 
+def test_our_own_words_come_behind_what_the_disk_has_refused(made, small_files):
+    own, write, path = made
+    data = os.urandom(5_000)
+    os.write(write, data)
+    small_files(1000)
+    with pytest.raises(OSError, match="File too large"):
+        own.pump()
+    own.add(b"slurmstepd: error\n")
+    small_files(None)
+    assert own.pump()
+    assert spool.read_from(str(path), framing.DATA_OUT, 0, 0) == (0, data + b"slurmstepd: error\n")
+
+
+def test_our_own_words_wait_for_room_too(made, small_files):
+    own, write, path = made
+    small_files(4)
+    with pytest.raises(OSError, match="File too large"):
+        own.add(b"slurmstepd: error\n")
+    assert own.is_stuck
+    small_files(None)
+    os.write(write, b"more")
+    assert own.pump()
+    assert own.pump()
+    assert spool.read_from(str(path), framing.DATA_OUT, 0, 0) == (0, b"slurmstepd: error\nmore")
+
+
 def fill(own, write, size):
     for _ in range(size >> 14):
         os.write(write, b"x" * (1 << 14))

@@ -9,8 +9,8 @@ import pytest
 
 from spur_core.errors import Unreachable
 from spur_proto_lite import framing, spool
-from spur_proto_lite.client import exit_of
 from spur_proto_lite.control import Refused
+from spur_proto_lite.exits import exit_of
 from spur_proto_lite.launch_spec import TaskSpec
 
 pytestmark = pytest.mark.node

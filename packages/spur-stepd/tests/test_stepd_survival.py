@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from testkit.supervisor_client import MessageStream
 
 from spur_core.linux import procfs
 from spur_proto_lite import journal, notify, unixsock
-from spur_proto_lite.client import MessageStream
 from spur_proto_lite.paths import StatePaths
 
 pytestmark = pytest.mark.node

@@ -9,11 +9,12 @@ import signal
 import stat
 
 import pytest
+from testkit.supervisor_client import Unconfirmed
 
 from spur_core.linux import procfs
 from spur_proto_lite import framing
-from spur_proto_lite.client import Unconfirmed, exit_of
 from spur_proto_lite.control import WATCHER
+from spur_proto_lite.exits import exit_of
 from spur_proto_lite.journal import read
 from spur_proto_lite.launch_spec import TaskSpec
 

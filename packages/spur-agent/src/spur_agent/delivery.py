@@ -55,7 +55,7 @@ class Delivery:
     async def deliver(self, session: Session) -> None:
         """Return once the controller has everything of this end, or wants nothing of it."""
         await self._complete(session)
-        told = Path(session.paths.dir, TOLD).exists()
+        told = await asyncio.to_thread(Path(session.paths.dir, TOLD).exists)
         with_epilog = epilog_error(session) if not told else ""
         verdict = await self._report(session, with_epilog)
         session.reported = True

@@ -11,7 +11,7 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spur_agent.logs import value
@@ -156,12 +156,16 @@ def _check(path: str, found: os.stat_result, trusted: frozenset[int]) -> None:
         raise BrokenHook(f"{path}: must not be writable for group or others (chmod go-w it)")
 
 
+#: Told the pid of a script that has been started.
+Started = Callable[[int], Awaitable[None]]
+
+
 async def run(
     paths: Sequence[str],
     env: Mapping[str, str],
     work_dir: str,
     timeout: float,
-    started: Callable[[int], None] = lambda pid: None,
+    started: Started | None = None,
 ) -> None:
     """Run scripts one after the other, as ourselves; return when all have ended with 0.
 
@@ -170,7 +174,7 @@ async def run(
     Args:
         work_dir: where they run; /tmp when that cannot be entered.
         timeout: seconds that each may take.
-        started: told the pid of each.
+        started: told the pid of each; the script is killed when that raises something.
 
     Raises:
         HookFailed: the first that failed; those after it were not run.
@@ -180,7 +184,7 @@ async def run(
 
 
 async def _run_one(
-    path: str, env: Mapping[str, str], work_dir: str, timeout: float, started: Callable[[int], None]
+    path: str, env: Mapping[str, str], work_dir: str, timeout: float, started: Started | None
 ) -> None:
     read_end, write_end = os.pipe()
     try:
@@ -190,13 +194,14 @@ async def _run_one(
         raise HookFailed(f"{path}: {error.strerror}") from None
     finally:
         os.close(write_end)
-    started(process.pid)
     listener = _Stderr(path)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: listener, os.fdopen(read_end, "rb", buffering=0)
     )
     try:
         try:
+            if started is not None:
+                await started(process.pid)
             async with asyncio.timeout(timeout):
                 await _ended(process.pid)
         except BaseException:

@@ -305,7 +305,7 @@ class Launcher:
         site, wire = self._site, order.wire
         env = hook_env.node_env(wire, share, site.here, hook_env.PROLOG)
 
-        async def run(started: Callable[[int], None]) -> None:
+        async def run(started: hooks.Started) -> None:
             await hooks.run(files.prolog, env, wire.work_dir, site.hooks.timeout_secs, started)
 
         try:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import Self
 
 from spur_core.errors import Unreachable
 from spur_core.ids import RuntimeId
@@ -145,8 +145,11 @@ class ControlLink:
         """The controller has the exit of that journal number: the supervisor ends."""
         await self.call(control.ACK, seq=seq, by="controller")
 
-    async def attach(self, how: "Attach") -> "Attached":
+    async def attach(self, how: control.AttachArgs) -> "Attached":
         """The step's I/O channel, on a connection of its own.
+
+        Args:
+            how: with mode ONLY_OUTPUT everything that is not named comes from its beginning.
 
         Raises:
             Refused, Unreachable: as `call`.
@@ -154,13 +157,13 @@ class ControlLink:
 
         def request(version: int) -> tuple[str, dict[str, object]]:
             if version >= 2 and how.mode:
-                return control.ATTACH, how.arguments()
-            return control.ATTACH, {"offsets": how.offsets, "stdin": how.mode == OWNER}
+                return control.ATTACH, how.to_json()
+            return control.ATTACH, {"offsets": how.to_json()["offsets"], "stdin": how.mode == OWNER}
 
         # Without a mode it is what the first version knows: from the offsets on, or from the beginning.
         return await self._turn(request, 0 if how.mode else PROTOCOL_MIN)
 
-    async def execute(self, what: "Exec") -> "Attached":
+    async def execute(self, what: control.ExecArgs) -> "Attached":
         """Run a command inside the step; the connection carries its I/O and it ends with it.
 
         Raises:
@@ -173,7 +176,7 @@ class ControlLink:
                 raise control.Refused(
                     control.VERSION, "the step was started by a release that cannot do that"
                 )
-            return control.EXEC, what.arguments()
+            return control.EXEC, what.to_json()
 
         return await self._turn(request, 0)
 
@@ -212,57 +215,8 @@ async def _ask(streams: Streams, request: dict[str, object]) -> dict[str, object
 
 #: How a client joins a step: as its own, or as a further one.
 OWNER, WATCHER = control.OWNER, control.WATCHER
-
-
-class Attach(NamedTuple):
-    """What an attached client wants.
-
-    offsets: [rank, stream, offset] each, from where on output is wanted.
-    mode: OWNER, WATCHER, or "" for output alone, everything that is not named from its beginning.
-    want_input: a watcher would give input if nobody else does.
-    window: rows and columns of its terminal, 0 = not known.
-    stdin_offset: of the next byte of input it would send.
-    """
-
-    offsets: list[list[int]]
-    mode: str = ""
-    want_input: bool = False
-    window: tuple[int, int] = (0, 0)
-    stdin_offset: int = 0
-
-    def arguments(self) -> dict[str, object]:
-        """Of the request, in version 2."""
-        rows, cols = self.window
-        return {
-            "offsets": self.offsets,
-            "mode": self.mode,
-            "want_input": self.want_input,
-            "rows": rows,
-            "cols": cols,
-            "stdin_offset": self.stdin_offset,
-        }
-
-
-class Exec(NamedTuple):
-    """A command to be run inside a step.  Texts are in surrogateescape form."""
-
-    argv: list[str]
-    env: dict[str, str]
-    pty: bool
-    window: tuple[int, int]
-    work_dir: str
-
-    def arguments(self) -> dict[str, object]:
-        """Of the request."""
-        rows, cols = self.window
-        return {
-            "argv": self.argv,
-            "env": self.env,
-            "pty": self.pty,
-            "rows": rows,
-            "cols": cols,
-            "work_dir": self.work_dir,
-        }
+#: The mode of a client that has no part in the step and only reads; it is never sent.
+ONLY_OUTPUT = ""
 
 
 class Attached:

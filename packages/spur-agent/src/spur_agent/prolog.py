@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spur_agent.allocation import Owner
-from spur_agent.hooks import HookFailed
+from spur_agent.hooks import HookFailed, Started
 from spur_agent.logs import value
 from spur_core.errors import StateError
 from spur_core.linux import fsync, private_dir, procfs
@@ -73,7 +73,7 @@ class Mark(NamedTuple):
 
 
 #: Runs the scripts and tells the pid of each.  Raises HookFailed.
-Run = Callable[[Callable[[int], None]], Awaitable[None]]
+Run = Callable[[Started], Awaitable[None]]
 
 
 class Prologs:
@@ -104,13 +104,10 @@ class Prologs:
             raise PrologInterrupted("spurd was restarted while the prolog of this attempt ran")
         await asyncio.to_thread(self._write, owner, Mark(Stage.RUNNING, self._boot_id))
 
-        def note(pid: int) -> None:
+        async def note(pid: int) -> None:
+            mark = Mark(Stage.RUNNING, self._boot_id, pid=pid, ticks=procfs.start_ticks(pid) or 0)
             # Not synced: only a later agent of this boot wants to know, and it reads what we wrote.
-            self._write(
-                owner,
-                Mark(Stage.RUNNING, self._boot_id, pid=pid, ticks=procfs.start_ticks(pid) or 0),
-                sync=False,
-            )
+            await asyncio.to_thread(self._write, owner, mark, sync=False)
 
         begun = time.monotonic()
         try:

@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 from spur_agent import pick
 from spur_agent.client_input import STREAM_NUMBER, Input
 from spur_agent.gate import CALLER
-from spur_agent.link import OWNER, WATCHER, Attach, Attached, Exec
+from spur_agent.link import ONLY_OUTPUT, OWNER, WATCHER, Attached
 from spur_agent.report import exit_message
 from spur_agent.sessions import Phase, Session, SessionTable, mark_output_sent
 from spur_core.errors import BusyError, RequestError, Unreachable, WrongState
 from spur_core.ids import RuntimeId
 from spur_proto import agent_pb2 as pb
 from spur_proto_lite import control, framing, spool
-from spur_proto_lite.client import exit_of
-from spur_proto_lite.exits import ExitRecord, TaskExit
+from spur_proto_lite.control import AttachArgs, ExecArgs
+from spur_proto_lite.exits import ExitRecord, TaskExit, exit_of
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,8 @@ _LINGER_SECS: Final = 5.0
 _FIRST_SECS: Final = 30.0
 #: Sessions that one user may have open here; each holds a descriptor of the agent's.
 MOST_OF_ONE: Final = 1024
+#: Bytes of a dead supervisor's spools that are in memory at a time, for each client.
+_PIECE: Final = 256 << 10
 #: A supervisor's death is followed by its exit from the journal within this time.
 _END_SECS: Final = 5.0
 
@@ -72,7 +74,9 @@ class Streams:
     async def output(self, request: pb.StreamJobOutputRequest) -> AsyncIterator[pb.StreamJobOutputResponse]:
         """Everything from the given offsets on, live, then the exit."""
         session = pick.find_output(self._table, request.rid)
-        source = self._follow(session, Attach(offsets_of(request.offsets)), None)
+        source = self._follow(
+            session, AttachArgs(mode=ONLY_OUTPUT, offsets=offsets_of(request.offsets)), None
+        )
         with self._seat():
             async with aclosing(source) as parts:
                 async for part in parts:
@@ -135,17 +139,17 @@ class Streams:
         async with aclosing(_merged(source, said)) as parts:
             async for part in parts:
                 if isinstance(part, ExitRecord) and owner:
-                    self._taken_soon(session)
+                    await self._taken_soon(session)
                 yield _response(part)
 
     @staticmethod
-    def _taken_soon(session: Session) -> None:
+    async def _taken_soon(session: Session) -> None:
         session.end_sent = True
-        mark_output_sent(session)
+        await asyncio.to_thread(mark_output_sent, session)
         asyncio.get_running_loop().call_later(_LINGER_SECS, session.output_taken.set)
 
     async def _follow(
-        self, session: Session, how: Attach, carried: Input | None
+        self, session: Session, how: AttachArgs, carried: Input | None
     ) -> AsyncGenerator[Part, None]:
         """Everything of a step from the offsets on, to its exit.
 
@@ -167,15 +171,16 @@ class Streams:
             # The supervisor is gone, or refuses: what it has left on the disk is the rest.
             await self._ended(session)
             assert session.exit is not None
-            for chunk in await asyncio.to_thread(_spooled, session.paths.dir, reached):
-                yield chunk
+            async with aclosing(spooled(session.paths.dir, reached)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
             yield session.exit
         finally:
             if self._owners.get(session.rid) is place:
                 del self._owners[session.rid]
 
     async def _live(
-        self, session: Session, how: Attach, carried: Input | None, reached: dict[tuple[int, int], int]
+        self, session: Session, how: AttachArgs, carried: Input | None, reached: dict[tuple[int, int], int]
     ) -> AsyncGenerator[Part, None]:
         """What the supervisor serves, as long as it does."""
         attached = await self._attached(session, how)
@@ -189,7 +194,7 @@ class Streams:
             async for part in parts:
                 yield part
 
-    async def _attached(self, session: Session, how: Attach) -> Attached | None:
+    async def _attached(self, session: Session, how: AttachArgs) -> Attached | None:
         """The I/O channel; None when the supervisor does not serve it any more."""
         self._require_open()
         try:
@@ -202,7 +207,7 @@ class Streams:
             log.info("attach_failed step=%s error=%s", session.rid, error)
         return None
 
-    async def _execute(self, session: Session, what: Exec, carried: Input) -> AsyncGenerator[Part, None]:
+    async def _execute(self, session: Session, what: ExecArgs, carried: Input) -> AsyncGenerator[Part, None]:
         """A command inside a step; it ends with the connection."""
         self._require_open()
         try:
@@ -323,21 +328,22 @@ def _response(part: Part) -> pb.InteractiveSessionResponse:
     return pb.InteractiveSessionResponse(output=part)
 
 
-def attach_of(init: pb.SessionInit, owner: bool) -> Attach:
+def attach_of(init: pb.SessionInit, owner: bool) -> AttachArgs:
     """What a client that joins a step wants.
 
     Raises:
         RequestError: something in it does not exist.
     """
-    return Attach(
-        offsets_of(init.offsets),
-        OWNER if owner else WATCHER,
-        owner or init.want_input,
-        (init.window.rows, init.window.cols),
+    return AttachArgs(
+        mode=OWNER if owner else WATCHER,
+        offsets=offsets_of(init.offsets),
+        want_input=owner or init.want_input,
+        rows=init.window.rows,
+        cols=init.window.cols,
     )
 
 
-def exec_of(init: pb.SessionInit) -> Exec:
+def exec_of(init: pb.SessionInit) -> ExecArgs:
     """The command that a client wants to run inside a step.
 
     Raises:
@@ -354,7 +360,14 @@ def exec_of(init: pb.SessionInit) -> Exec:
     argv = [_text(word) for word in init.argv]
     if any("\0" in word for word in (*argv, *env, *env.values(), init.work_dir)):
         raise RequestError("argv and environment may hold no zero byte")
-    return Exec(argv, env, init.pty, (init.window.rows, init.window.cols), init.work_dir)
+    return ExecArgs(
+        argv=tuple(argv),
+        env=env,
+        pty=init.pty,
+        rows=init.window.rows,
+        cols=init.window.cols,
+        work_dir=init.work_dir,
+    )
 
 
 def _text(data: bytes) -> str:
@@ -362,7 +375,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def offsets_of(given: Iterable[pb.StreamOffset]) -> list[list[int]]:
+def offsets_of(given: Iterable[pb.StreamOffset]) -> tuple[tuple[int, ...], ...]:
     """The attach request's form.
 
     Raises:
@@ -372,8 +385,8 @@ def offsets_of(given: Iterable[pb.StreamOffset]) -> list[list[int]]:
     for one in given:
         if one.stream not in STREAM_NUMBER:
             raise RequestError("offsets: name stdout or stderr")
-        found.append([one.rank, STREAM_NUMBER[one.stream], one.offset])
-    return found
+        found.append((one.rank, STREAM_NUMBER[one.stream], one.offset))
+    return tuple(found)
 
 
 def chunk_of(rank: int, stream: int, offset: int, data: bytes) -> pb.OutputChunk:
@@ -394,15 +407,20 @@ def rank_exit(found: TaskExit) -> pb.RankExit:
     return pb.RankExit(rank=found.rank, exit=exit_message(found))
 
 
-def _spooled(session_dir: str, reached: dict[tuple[int, int], int]) -> list[pb.OutputChunk]:
-    """What the spools of a dead supervisor hold beyond what was sent."""
-    found = []
-    for stream, rank in sorted({(s.stream, s.rank) for s in spool.segments(session_dir)}):
+async def spooled(
+    session_dir: str, reached: dict[tuple[int, int], int]
+) -> AsyncGenerator[pb.OutputChunk, None]:
+    """What the spools of a dead supervisor hold beyond what was sent, piece by piece.
+
+    Args:
+        reached: (rank, stream) -> offset after the last byte that was sent.
+    """
+    segments = await asyncio.to_thread(spool.segments, session_dir)
+    for stream, rank in sorted({(one.stream, one.rank) for one in segments}):
         at = reached.get((rank, stream), 0)
         while True:
-            start, data = spool.read_from(session_dir, stream, rank, at)
+            start, data = await asyncio.to_thread(spool.read_from, session_dir, stream, rank, at, _PIECE)
             if not data:
                 break
-            found.append(chunk_of(rank, stream, start, data))
+            yield chunk_of(rank, stream, start, data)
             at = start + len(data)
-    return found

@@ -108,10 +108,9 @@ class QueryReply(Record):
     #: Processes of the step that are alive now.
     pids: int = 0
     exit: ExitRecord | None = None
-    #: Journal number of the exit, 0 without one.
+    #: Journal number of the exit, 0 without one; with an exit: the disk (full) has refused it so far, and it
+    #: is retried each second.
     exit_seq: int = 0
-    #: False when the disk refused the exit so far (full); it is retried each second.
-    exit_durable: bool = False
     epilog: EpilogRecord | None = None
     #: Leftovers are gone, cgroups and script removed.
     cleaned: bool = False

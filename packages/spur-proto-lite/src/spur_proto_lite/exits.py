@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from spur_proto_lite.errors import BadDocument
+from spur_proto_lite.framing import EXIT, decode_body
 from spur_proto_lite.record import Record, nests
+
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spur_proto_lite.framing import Frame
 
 
 class TaskExit(Record):
@@ -50,6 +57,17 @@ class ExitRecord(Record):
 
 
 nests(ExitRecord)
+
+
+def exit_of(frame: Frame) -> ExitRecord:
+    """The record in an exit frame.
+
+    Raises:
+        BadDocument: it is no exit frame, or cannot be read.
+    """
+    if frame.kind != EXIT:
+        raise BadDocument("not an exit frame")
+    return ExitRecord.from_json(decode_body(frame.payload))
 
 
 def combine(

@@ -131,21 +131,24 @@ class Attachments:
 
     def _pump(self, spool: Spool) -> bool:
         """Take what is there; whether it was anything."""
-        if spool.at_eof:
-            return False  # its descriptor may be somebody else's by now
+        if spool.at_eof and not spool.is_stuck:
+            return False
         pipe = spool.pipe
         try:
             changed = spool.pump()
         except OSError as error:
-            # The disk is full: the task waits.
-            say("spool_failed", rank=spool.rank, error=error)
-            self._loop.forget(pipe)
-            self._timers.at(spool, time.monotonic() + _DISK_PAUSE, lambda _now: self._retry(spool))
+            self._wait_for_disk(spool, error)
             return False
         if spool.at_eof or spool.is_full:
             self._loop.forget(pipe)
             self._regulate()
         return changed
+
+    def _wait_for_disk(self, spool: Spool, error: OSError) -> None:
+        """The disk is full: the task waits."""
+        say("spool_failed", rank=spool.rank, error=error)
+        self._loop.forget(spool.pipe)
+        self._timers.at(spool, time.monotonic() + _DISK_PAUSE, lambda _now: self._retry(spool))
 
     def _retry(self, spool: Spool) -> None:
         """The disk may have room again."""
@@ -160,8 +163,7 @@ class Attachments:
             spool, line = self._spools.get((rank, framing.DATA_OUT)), line.replace(b"\n", b"\r\n")
         try:
             if spool is not None:
-                spool.append(line)
-                self._feed_all()
+                self._say_into(spool, line)
             elif stderr >= 0:
                 poller = select.poll()
                 poller.register(stderr, WRITE)
@@ -169,6 +171,13 @@ class Attachments:
                     os.write(stderr, line)
         except OSError as error:
             say("words_lost", error=error, line=line.decode("utf-8", "replace").strip())
+
+    def _say_into(self, spool: Spool, line: bytes) -> None:
+        try:
+            spool.add(line)
+        except OSError as error:
+            self._wait_for_disk(spool, error)
+        self._feed_all()
 
     def _credit(self, rank: int, stream: int, offset: int) -> None:
         """Everything of that stream before `offset` has been delivered for good."""

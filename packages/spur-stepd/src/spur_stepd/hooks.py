@@ -13,7 +13,7 @@ import os
 from spur_core.lean import signal
 from spur_core.linux import prctl
 from spur_proto_lite.exits import EpilogRecord
-from spur_stepd import detach
+from spur_stepd import detach, words
 from spur_stepd.log import say
 from spur_stepd.loop import READ
 
@@ -183,8 +183,8 @@ class HookRun:
                 os.chdir(self._directory or LAST_RESORT)
             except OSError:
                 os.chdir(LAST_RESORT)
-            env = {_raw(name): _raw(value) for name, value in self._env.items()}
-            os.execve(_raw(self._path), [_raw(self._path)], env)  # noqa: S606 - that is what a hook is
+            path = words.raw(self._path)
+            os.execve(path, [path], words.raw_map(self._env))  # noqa: S606 - that is what a hook is
         except OSError as error:
             os.write(2, f"cannot be run: {error.strerror}\n".encode())
             os._exit(126 if error.errno == errno.EACCES else 127)
@@ -257,7 +257,3 @@ class HookRun:
     def _finish(self, record: EpilogRecord) -> None:
         say(f"{self._name}_failed", text=record.text)
         self._done(record)
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

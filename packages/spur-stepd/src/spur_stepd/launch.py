@@ -7,7 +7,7 @@ import os
 from spur_core.lean import namedtuple, signal
 from spur_core.linux import cgroup, cgroup_layout
 from spur_proto_lite import control, framing
-from spur_stepd import prepare, script, task
+from spur_stepd import prepare, script, task, words
 from spur_stepd.log import say
 from spur_stepd.prepare import StartFailure
 
@@ -109,7 +109,7 @@ def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachme
         files = prepare.TaskFiles(spec, directory.path)
         plan = task.Plan(
             argv=(spooled.path, *spec.script_args) if spooled else spec.argv,
-            interpreter=script.interpreter(spec.script.encode("utf-8", "surrogateescape")) if spooled else "",
+            interpreter=script.interpreter(words.raw(spec.script)) if spooled else "",
             work_dir=directory.path,
             cgroup=groups,
         )

@@ -151,7 +151,6 @@ class Requests:
             pids=alive,
             exit=own.exit,
             exit_seq=own.machine.exit_seq,
-            exit_durable=own.machine.exit_seq > 0,
             epilog=own.epilog,
             cleaned=own.cleaned,
             memory_bytes=memory,

@@ -110,12 +110,22 @@ class Spool:
     def _write(self, data: bytes) -> None:
         begin = self.end
         try:
-            self.append(data)
+            self._append(data)
         finally:
             self._held = data[self.end - begin :]
 
-    def append(self, data: bytes) -> None:
-        """Put bytes at the end of the stream."""
+    def add(self, data: bytes) -> None:
+        """Put bytes that are not the task's at the end of the stream, behind what the disk still refuses.
+
+        Raises:
+            OSError: the disk is full; they are kept for the next `pump`.
+        """
+        if self._held:
+            self._held += data
+        else:
+            self._write(data)
+
+    def _append(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest:
             start, fd = self._segment()

@@ -462,9 +462,7 @@ class Supervisor:
     def _tell_user(self, line: str) -> None:
         """Write into the first task's stderr, if that does not make us wait."""
         if self.launched is not None and self.launched.tasks:
-            self.attachments.write_error(
-                self.launched.tasks[0].rank, self.launched.stderr, line.encode("utf-8", "surrogateescape")
-            )
+            self.attachments.write_error(self.launched.tasks[0].rank, self.launched.stderr, words.raw(line))
 
     def _on_memory_short(self) -> None:
         self._carry_out(self.machine.memory_short(time.monotonic()))

@@ -87,7 +87,7 @@ def variables(spec: LaunchSpec, task: TaskSpec, pid: int) -> dict[str, str]:
 
 def environment(spec: LaunchSpec, task: TaskSpec, pid: int) -> dict[bytes, bytes]:
     """`variables` as a program gets them."""
-    return {_raw(name): _raw(value) for name, value in variables(spec, task, pid).items()}
+    return words.raw_map(variables(spec, task, pid))
 
 
 def take_place(spec: LaunchSpec, groups: tuple[str, ...], privileges: Privileges) -> None:
@@ -219,7 +219,7 @@ def _be_task(
     argv = task.argv or plan.argv
     number = _exec(argv, env)
     interpreter = "" if task.argv else plan.interpreter
-    os.write(2, words.no_exec(argv[0], number, interpreter).encode("utf-8", "surrogateescape"))
+    os.write(2, words.raw(words.no_exec(argv[0], number, interpreter)))
     os.write(status, _ERROR.pack(b"E", _STAGES.index(EXEC_STAGE), number))
     os._exit(exec_code(number))
 
@@ -239,7 +239,7 @@ def _tell_binding(spec: LaunchSpec, task: TaskSpec, bound: bool) -> None:
     kind, result = ("MASK", " set" if bound else " set FAILED") if task.cpu_ids else ("NONE", "")
     line = words.cpu_bind(kind, spec.node, task.rank, task.local_rank, os.getpid(), mask, result)
     try:
-        os.write(2, line.encode("utf-8", "surrogateescape"))
+        os.write(2, words.raw(line))
     except OSError:
         pass  # nobody reads it
 
@@ -251,7 +251,7 @@ def exec_code(number: int) -> int:
 
 def _exec(argv: tuple[str, ...], env: Mapping[bytes, bytes]) -> int:
     """Become the program; returns the errno when that is impossible."""
-    raw = [_raw(text) for text in argv]
+    raw = [words.raw(text) for text in argv]
     program = raw[0]
     if b"/" in program:
         candidates = [program]
@@ -312,7 +312,3 @@ def _place(fds: tuple[int, int, int], keep: tuple[int, int]) -> None:
 
 def _above(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")

@@ -77,14 +77,14 @@ def run(hook: HookSpec, env: dict[bytes, bytes]) -> int:
     overlay = {**context(_CONTEXT), **hook.env}
     for path in hook.paths:
         try:
-            output, code, how = _run_one(path, {**env, **_raw_map(overlay)}, hook.timeout_secs)
+            output, code, how = _run_one(path, {**env, **words.raw_map(overlay)}, hook.timeout_secs)
         except OSError as error:
             output, code, how = b"", 1, error.strerror or str(error)
         changes = parse(output)
         apply(env, changes)
         _write_all(1, changes.printed)
         if code:
-            _write_all(2, words.task_prolog_failed(path, how).encode("utf-8", "surrogateescape"))
+            _write_all(2, words.raw(words.task_prolog_failed(path, how)))
             return code
     return 0
 
@@ -148,10 +148,10 @@ def _be_script(path: str, env: dict[bytes, bytes], out: int) -> NoReturn:
         null = os.open("/dev/null", os.O_RDONLY)
         os.dup2(null, 0, inheritable=True)
         os.closerange(3, 1 << 20)
-        raw = _raw(path)
+        raw = words.raw(path)
         os.execve(raw, [raw], env)  # noqa: S606 - that is what a hook is
     except OSError as error:
-        os.write(2, words.no_exec(path, error.errno or errno.EIO).encode("utf-8", "surrogateescape"))
+        os.write(2, words.raw(words.no_exec(path, error.errno or errno.EIO)))
         os._exit(126 if error.errno == errno.EACCES else 127)
 
 
@@ -161,11 +161,3 @@ def _write_all(fd: int, data: bytes) -> None:
             data = data[os.write(fd, data) :]
     except OSError:
         pass  # nobody reads it any more
-
-
-def _raw(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _raw_map(env: dict[str, str]) -> dict[bytes, bytes]:
-    return {_raw(name): _raw(value) for name, value in env.items()}

@@ -1,4 +1,4 @@
-"""What the supervisor says in the job's own stderr, word for word as users' tools know it."""
+"""What the supervisor says in the job's own stderr, word for word as users' tools know it; texts as bytes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import time
 
 from spur_core.ids import STEP_BATCH, RuntimeId, step_name
 
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 _DUE_TO = {
     "timeout": " DUE TO TIME LIMIT",
     "preempted": " DUE TO PREEMPTION",
@@ -14,6 +19,16 @@ _DUE_TO = {
     "node_fail": " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS",
     "cancelled": "",
 }
+
+
+def raw(text: str) -> bytes:
+    """A text of the user's as a program gets it: what was not UTF-8 is again what it was."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def raw_map(env: Mapping[str, str]) -> dict[bytes, bytes]:
+    """An environment as a program gets it."""
+    return {raw(name): raw(value) for name, value in env.items()}
 
 
 def _step_id(rid: RuntimeId) -> str:

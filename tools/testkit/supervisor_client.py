@@ -1,11 +1,10 @@
-"""A blocking client of a supervisor's control socket, for tests and for threads.
+"""A blocking client of a supervisor's control socket, for tests and measurements.
 
-Not imported by the supervisor.  An event loop uses `unixsock`, `framing` and `control` directly.
+Without pytest: programs use it as well.
 """
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Mapping
 from types import TracebackType
@@ -15,7 +14,6 @@ from spur_core.errors import Unreachable
 from spur_core.ids import RuntimeId
 from spur_proto_lite import control, framing, notify, spawn, unixsock
 from spur_proto_lite.errors import BadDocument
-from spur_proto_lite.exits import ExitRecord
 from spur_proto_lite.paths import SessionPaths
 from spur_proto_lite.versions import PROTOCOL_MIN
 
@@ -369,17 +367,6 @@ class Channel(Attached):
     def signal(self, number: int) -> None:
         """A signal for the step, or for whoever is in the foreground of its terminal."""
         self.send(framing.encode_signal(number))
-
-
-def exit_of(frame: framing.Frame) -> ExitRecord:
-    """The record in an exit frame.
-
-    Raises:
-        BadDocument: it is no exit frame, or cannot be read.
-    """
-    if frame.kind != framing.EXIT:
-        raise BadDocument("not an exit frame")
-    return ExitRecord.from_json(json.loads(frame.payload))
 
 
 class SpawnerClient:
