@@ -87,6 +87,7 @@ def _main(opts: options.Options) -> int:
 
     split_address(listen)
     from spur_ctld.controller import Controller
+    from spur_ctld.replication.watchdog import new_event_loop
 
     controller = Controller(
         config,
@@ -97,7 +98,9 @@ def _main(opts: options.Options) -> int:
         facts=_facts(config, path, state_dir, listen),
     )
     with contextlib.suppress(KeyboardInterrupt):
-        return asyncio.run(_serve(controller))
+        # A loop that counts its own long turns.
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_serve(controller))
     return 0
 
 

@@ -40,7 +40,8 @@ class Ticker:
     def due(self) -> int:
         """Ticks that passed since the last call."""
         now = self._loop.time()
-        passed = int((now - self._last) / self._interval)
+        # Timers ring at the tick, not after it, and the loop's clock is a float.
+        passed = int((now - self._last) / self._interval + 1e-6)
         if passed > self._most:
             self._last = now
             return self._most
