@@ -53,9 +53,13 @@ async def test_a_member_with_another_state_is_found_out_by_all(group, until, cap
     }
     assert all(3 in pair for pair in found)
     assert "state_differs index=" in caplog.text
+    assert any("the state of controller" in alarm for alarm in group.nodes[1].alarms())
     alarms = [read_alarms(group.state_dir(id) / "raft") for id in (1, 2)]
     assert all(3 in (one.member, one.other) for alarm in alarms for one in alarm)
     await until(lambda: read_alarms(group.state_dir(1) / "raft"))
+    await group.stop(1)
+    await group.start(1, limits=EVERY_TEN)
+    assert group.nodes[1].alarms(), "until people remove the file"
     assert not group.fatal, "an alarm, not an end: nobody knows which of them is right"
 
 

@@ -333,7 +333,7 @@ class PingRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PingResponse(_message.Message):
-    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs")
+    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs", "alarms")
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -346,6 +346,7 @@ class PingResponse(_message.Message):
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     LEADER_SILENT_SECS_FIELD_NUMBER: _ClassVar[int]
+    ALARMS_FIELD_NUMBER: _ClassVar[int]
     hostname: str
     server_time: float
     version: str
@@ -358,7 +359,8 @@ class PingResponse(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[ControllerInfo]
     applied: int
     leader_silent_secs: float
-    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ...) -> None: ...
+    alarms: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ControllerInfo(_message.Message):
     __slots__ = ("id", "address", "client_address", "leader", "reachable", "match", "command_version", "version")

@@ -17,6 +17,7 @@ def ping_lines(ctx: "Context", transport: "Transport") -> tuple[list[str], bool]
         lines.append(f"Slurmctld({role}) at {member.host} is {'UP' if member.up else 'DOWN'}")
     if group.several:
         lines.append(leader_line(group))
+        lines += alarm_lines(group)
     return lines, any(member.up for member in group.members)
 
 
@@ -34,6 +35,12 @@ def roles(group: Group) -> list[str]:
             before = sum(role != "primary" for role in found)
             found.append(f"backup{before + 1}" if numbered else "backup")
     return found
+
+
+def alarm_lines(group: Group) -> list[str]:
+    """What controllers cry out about, each thing once, whoever says it."""
+    said = [alarm for member in group.members if member.answer is not None for alarm in member.answer.alarms]
+    return [f"ALARM: {alarm}" for alarm in dict.fromkeys(said)]
 
 
 def leader_line(group: Group) -> str:

@@ -69,6 +69,7 @@ class Controllers:
             ],
             applied=node.applied,
             leader_silent_secs=node.seconds_since_leader(),
+            alarms=node.alarms(),
         )
 
     async def Takeover(self, request: pb.TakeoverRequest, context: Any) -> Any:

@@ -103,11 +103,7 @@ def _survey(folder: Path) -> Survey:
     except StateError as error:
         found.problems.append(error.text)
     found.pid = _holder(folder / "lock")
-    for alarm in read_alarms(folder):
-        found.problems.append(
-            f"{folder / ALARMS}: at entry {alarm.index} the state of controller {alarm.member}"
-            f" differs from that of controller {alarm.other}"
-        )
+    found.problems += [f"{folder / ALARMS}: {alarm.text}" for alarm in read_alarms(folder)]
     _read_log(found, folder / "log")
     _read_snapshots(found, folder / "snap")
     newest = max((one.index for one in found.snapshots if not one.problem), default=0)

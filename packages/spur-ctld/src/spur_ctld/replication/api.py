@@ -229,5 +229,8 @@ class Replicator(Protocol):
         earlier leaders committed.
         """
 
+    def alarms(self) -> list[str]:
+        """What must not be and needs people, one line each: members that hold different states."""
+
     def metrics(self) -> Metrics:
         """A consistent set of numbers."""

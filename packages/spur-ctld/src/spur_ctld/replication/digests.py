@@ -27,6 +27,14 @@ class Difference(msgspec.Struct, frozen=True):
     other: int
     other_digest: str
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"at entry {self.index} the state of controller {self.member}"
+            f" differs from that of controller {self.other}"
+        )
+
 
 class DigestBook:
     """What is known of the states of the group.

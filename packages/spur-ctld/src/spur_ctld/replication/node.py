@@ -20,7 +20,7 @@ from spur_ctld.replication.announcer import Announcer
 from spur_ctld.replication.api import LeaderChange, MemberView, Metrics, Restored, RoleChange, StateMachine
 from spur_ctld.replication.comparing import Comparing
 from spur_ctld.replication.core import Core
-from spur_ctld.replication.digests import Difference, write_alarm
+from spur_ctld.replication.digests import Difference, read_alarms, write_alarm
 from spur_ctld.replication.disk import DiskWatch
 from spur_ctld.replication.door import Door
 from spur_ctld.replication.engine import Engine, Group
@@ -181,6 +181,7 @@ class Node:
         self._started = True
         self._room = shared.room
         self._snapshots = Snapshotting(shared, size)
+        self._alarms = read_alarms(opened.folder)
         self._engine = Engine(shared, self._snapshots, self._announcer)
         shared.disk = DiskWatch(opened.folder, self._limits, self._look)
 
@@ -377,6 +378,10 @@ class Node:
         """See `Replicator.on_restore`."""
         self._announcer.add_restore(callback)
 
+    def alarms(self) -> list[str]:
+        """See `Replicator.alarms`."""
+        return list(dict.fromkeys(found.text for found in self._alarms))
+
     def metrics(self) -> Metrics:
         """See `Replicator.metrics`."""
         core, engine, disk = self._core, self._engine, self._shared.disk.last
@@ -483,6 +488,7 @@ class Node:
             self._leave_for_space()
 
     def _keep_alarm(self, found: Difference) -> None:
+        self._alarms.append(found)
         self._shared.snapshot_thread.submit(
             lambda: write_alarm(self._opened.folder, found),
             lambda _: None,
