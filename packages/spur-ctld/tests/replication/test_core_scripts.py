@@ -1,14 +1,12 @@
 """The protocol core, message by message: the cases that random runs find too rarely."""
 
-from collections.abc import Callable, Iterable
-
 import pytest
 
 from spur_ctld.replication.core import Core
 from spur_ctld.replication.roles import Role, Timing
+from spur_ctld.replication.testing.script import Group, Shortest, core, elect, log_of, of, settle
 from spur_ctld.replication.types import (
     ORIGIN,
-    AnyMessage,
     Append,
     AppendReply,
     Entry,
@@ -22,88 +20,6 @@ from spur_ctld.replication.types import (
     VoteReply,
     VoteRequest,
 )
-
-
-class Shortest:
-    """Chance that always gives the least."""
-
-    def randrange(self, start: int, stop: int, /) -> int:
-        return start
-
-
-def log_of(*terms: int) -> list[Entry]:
-    return [Entry(index, term, b"%d" % index) for index, term in enumerate(terms, 1)]
-
-
-def core(
-    id: int = 1,
-    size: int = 3,
-    term: int = 0,
-    entries: Iterable[Entry] = (),
-    vote: int = 0,
-    timing: Timing | None = None,
-) -> Core:
-    return Core(id, range(1, size + 1), HardState(term, vote), ORIGIN, entries, Shortest(), timing)
-
-
-def settle(member: Core) -> list[AnyMessage]:
-    """Let the disk finish everything; all messages that left."""
-    sent = member.take_now()
-    while (ready := member.ready()) is not None:
-        member.persisted(ready)
-        if ready.install_snapshot:
-            member.applied_to(ready.install_snapshot.index)
-        sent += ready.messages
-        sent += member.take_now()
-    return sent
-
-
-def elect(member: Core) -> list[AnyMessage]:
-    """Make it leader by votes of everybody; what it sent as leader."""
-    member.campaign()
-    settle(member)
-    for peer in member.members:
-        if peer != member.id:
-            member.step(VoteReply(peer, member.id, member.term + 1, True, True))
-    settle(member)
-    for peer in member.members:
-        if peer != member.id:
-            member.step(VoteReply(peer, member.id, member.term, True, False))
-    assert member.role is Role.LEADER
-    return settle(member)
-
-
-class Group:
-    """Cores that exchange messages until nothing moves."""
-
-    def __init__(self, *members: Core) -> None:
-        self.cores = {member.id: member for member in members}
-        self.lost: Callable[[AnyMessage], bool] = lambda msg: False
-        self.log: list[AnyMessage] = []
-
-    def run(self) -> None:
-        wire: list[AnyMessage] = []
-        while True:
-            for member in self.cores.values():
-                wire += settle(member)
-            if not wire:
-                return
-            for msg in wire:
-                self.log.append(msg)
-                if msg.dst in self.cores and not self.lost(msg):
-                    self.cores[msg.dst].step(msg)
-            wire = []
-
-    def ticks(self, count: int) -> None:
-        for _ in range(count):
-            for member in self.cores.values():
-                member.tick()
-            self.run()
-
-
-def of(kind: type, messages: Iterable[AnyMessage]) -> list:
-    return [msg for msg in messages if type(msg) is kind]
-
 
 # --- elections --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ The rules that keep it safe:
   it raises its term, so one that was cut off does not disturb the others.
 * A leader that hears from no majority for one election time-out steps down.
 * A read is answered only after a majority confirmed the leader's term in a round that began after the read.
+* A member whose directory was lost takes part in no election until it is whole again (`HardState.abstain`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,6 +85,7 @@ class Core:
         self.leader = NOBODY
         self.term = hard.term
         self.vote = hard.vote
+        self.abstain = hard.abstain
         self.snapshot = snapshot
         self.log = MemLog(snapshot if base is None else base, entries)
         if self.log.term_at(snapshot.index) != snapshot.term:
@@ -113,6 +115,7 @@ class Core:
         self._beat_elapsed = 0
         self._beat_due = False
         self._transferee = NOBODY
+        self._transfer_elapsed = 0
         self._timeout = 0
         self._new_timeout()
 
@@ -125,8 +128,8 @@ class Core:
 
     @property
     def hard(self) -> HardState:
-        """Present term and vote."""
-        return HardState(self.term, self.vote)
+        """What must be durable before anything more is said."""
+        return HardState(self.term, self.vote, self.abstain)
 
     @property
     def can_propose(self) -> bool:
@@ -160,9 +163,12 @@ class Core:
         if self._beat_elapsed >= self.timing.heartbeat:
             self._beat_elapsed = 0
             self._beat_due = True
+        if self._transferee:
+            self._transfer_elapsed += 1
+            if self._transfer_elapsed >= self.timing.election:
+                self._transferee = NOBODY
         if self._elapsed >= self.timing.election:
             self._elapsed = 0
-            self._transferee = NOBODY
             heard = 1 + sum(peer.active for peer in self._peers.values())
             if heard < self._quorum:
                 self._follow(self.term, NOBODY)
@@ -173,6 +179,9 @@ class Core:
     def campaign(self) -> None:
         """Try to become leader: first by asking, or at once when there is nobody to ask."""
         if self.role is Role.LEADER:
+            return
+        if self.abstain:
+            self.leader = NOBODY
             return
         if not self._peers:
             self._stand(transfer=False)
@@ -208,7 +217,7 @@ class Core:
         if self.role is not Role.LEADER or peer is None:
             return False
         self._transferee = to
-        self._elapsed = 0
+        self._transfer_elapsed = 0
         self._maybe_hand_over(to, peer)
         return True
 
@@ -247,7 +256,7 @@ class Core:
         elif isinstance(msg, HeartbeatReply):
             self._on_heartbeat_reply(msg)
         elif isinstance(msg, TimeoutNow):
-            if self.role is not Role.LEADER:
+            if self.role is not Role.LEADER and not self.abstain:
                 self._stand(transfer=True)
         else:
             self._hear(msg.src)
@@ -299,6 +308,8 @@ class Core:
             self._durable_hard = ready.hard
         # 0 when the log was cut or restarted below what was written.
         self._stable = max(self._stable, self._inflight_last)
+        if self.abstain and (self.log.term_at(min(self.commit, self._stable)) or 0) > self.abstain:
+            self.abstain = 0
         if self.role is Role.LEADER:
             self._count_commit()
 
@@ -350,6 +361,8 @@ class Core:
         self._new_timeout()
 
     def _hear(self, leader: int) -> None:
+        if self.leader not in (NOBODY, leader):
+            raise AssertionError(f"members {self.leader} and {leader} both lead term {self.term}")
         if self.role is not Role.FOLLOWER:
             self._follow(self.term, leader)
         self.leader = leader
@@ -393,7 +406,7 @@ class Core:
 
     def _on_vote_request(self, msg: VoteRequest) -> None:
         mine = self.log.last
-        current = (msg.last.term, msg.last.index) >= (mine.term, mine.index)
+        current = (msg.last.term, msg.last.index) >= (mine.term, mine.index) and not self.abstain
         if msg.pre:
             granted = current and msg.term > self.term
             term = msg.term if granted else self.term
@@ -490,6 +503,8 @@ class Core:
         peer.beaten(self.log.last_index)
         peer.round = max(peer.round, msg.round)
         self._confirm_reads()
+        # The word that told it to take over may have been lost.
+        self._maybe_hand_over(msg.src, peer)
 
     def _count_commit(self) -> None:
         matches = sorted([self._stable, *(peer.match for peer in self._peers.values())], reverse=True)

@@ -23,6 +23,7 @@ class Progress:
         "match",
         "next",
         "pending_snapshot",
+        "probe_last",
         "resend",
         "round",
         "told_commit",
@@ -44,6 +45,8 @@ class Progress:
         self.round = 0
         self.told_commit = 0
         self.pending_snapshot = 0
+        #: PROBE only: an acknowledgement from here on answers the message that is out.
+        self.probe_last = 0
         self.inflight: deque[int] = deque()
 
     @property
@@ -62,6 +65,7 @@ class Progress:
         self.flow = Flow.PROBE
         self.asked = False
         self.next = max(self.match + 1, next_index or 0)
+        self.probe_last = self.next - 1
         self.inflight.clear()
 
     def snapshot(self, index: int) -> None:
@@ -76,13 +80,17 @@ class Progress:
         self.told_commit = commit
         if self.flow is Flow.PROBE:
             self.asked = True
+            self.probe_last = self.next - 1 + count
         elif count:
             self.next += count
             self.inflight.append(self.next - 1)
 
     def acknowledged(self, index: int) -> bool:
         """The peer is durable up to `index`.  True when that is news."""
-        if self.flow is Flow.PROBE or (self.flow is Flow.SNAPSHOT and index >= self.pending_snapshot):
+        # While probing, late answers to what was sent before do not open the window again: that would send
+        # all of it once more for every one of them.
+        wanted = self.pending_snapshot if self.flow is Flow.SNAPSHOT else self.probe_last
+        if self.flow is not Flow.REPLICATE and index >= wanted:
             self.flow = Flow.REPLICATE
             self.asked = False
             self.next = max(index, self.match) + 1

@@ -38,10 +38,15 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a member must never forget: the newest term it saw and whom it voted for in it."""
+    """What a member must never forget: the newest term it saw and whom it voted for in it.
+
+    `abstain`: a member whose directory was lost neither votes nor stands until it holds a committed entry of
+    a term above this one (`seeding`); 0 = an ordinary member.
+    """
 
     term: int = 0
     vote: int = NOBODY
+    abstain: int = 0
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
