@@ -281,6 +281,17 @@ def test_ping_shows_the_whole_group(cli, group, names, free_port):
     )
 
 
+def test_ping_passes_on_what_controllers_cry_out_about(cli, group, names):
+    """Each thing once, also when several say it."""
+    first, second = group
+    text = "at entry 5 the state of controller 1 differs from that of controller 2"
+    first.answers["Ping"] = ping(group, 1, 2, alarms=[text])
+    second.answers["Ping"] = ping(group, 2, 2, alarms=[text, "another"])
+    result = cli("scontrol", "ping", env=names)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[-2:] == [f"ALARM: {text}", "ALARM: another"]
+
+
 def test_a_deaf_controller_is_down(cli, group, names):
     with deaf() as address:
         begun = time.monotonic()
