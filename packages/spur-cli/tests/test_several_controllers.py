@@ -259,14 +259,14 @@ def test_a_watch_goes_on_at_another_controller(cli, group, names, make_wire, how
 
 def test_ping_shows_the_whole_group(cli, group, names, free_port):
     first, second = group
-    for leader, roles in ((2, ("backup", "primary")), (1, ("primary", "backup"))):
+    for leader, called in ((2, ("backup", "primary")), (1, ("primary", "backup"))):
         first.answers["Ping"] = ping(group, 1, leader)
         second.answers["Ping"] = ping(group, 2, leader)
         for known in (names, {"SPUR_CONTROLLER_ADDR": second.address}):
             assert cli("scontrol", "ping", env=known) == (
                 0,
-                f"Slurmctld({roles[0]}) at ctl1 is UP\n"
-                f"Slurmctld({roles[1]}) at ctl2 is UP\n"
+                f"Slurmctld({called[0]}) at ctl1 is UP\n"
+                f"Slurmctld({called[1]}) at ctl2 is UP\n"
                 f"Controller {leader} at {group[leader - 1].address} leads, term 7"
                 f" (told by controller {leader})\n",
                 "",
