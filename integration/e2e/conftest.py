@@ -121,6 +121,12 @@ def alive(pid: int) -> bool:
 
 
 @pytest.fixture(scope="module")
+def make_cluster(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Cluster]:
+    """Starts a cluster: number of nodes, options of `spur up`.  The caller takes it down."""
+    return lambda nodes, *options: Cluster(open_folder(tmp_path_factory.mktemp("up")) / "c", nodes, *options)
+
+
+@pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of two nodes for tests that kill nothing."""
     cluster = Cluster(open_folder(tmp_path_factory.mktemp("up")) / "c", 2, "--cpus", "4")
