@@ -112,10 +112,12 @@ class Group:
             members=members,
             transport=Transport(self.members[id - 1].address, own, limits),
             limits=limits,
-            timing=Timing(heartbeat=2, election=10),
-            command_version=3,
-            version="0.1.0",
-            **options,
+            **{
+                "timing": Timing(heartbeat=2, election=10),
+                "command_version": 3,
+                "version": "0.1.0",
+                **options,
+            },
         )
         node.machine = machine
         return node

@@ -107,8 +107,9 @@ class Forwarder:
             answers = await self._transport.peer(target[0]).forward(items, timeout)
             if len(answers) != len(items):
                 raise _Broken(f"{len(answers)} answers to {len(items)} questions")
-        except (aio.AioRpcError, _Broken) as error:
-            why = error.details() if isinstance(error, aio.AioRpcError) else str(error)
+        except Exception as error:
+            # Whatever it is, the callers must hear that nothing is certain.
+            why = error.details() if isinstance(error, aio.AioRpcError) else repr(error)
             _log.info("forward_failed leader=%d items=%d error=%r", target[0], len(items), why)
             self._broken(batch, readers, target)
         else:

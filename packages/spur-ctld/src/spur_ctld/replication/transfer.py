@@ -122,7 +122,7 @@ class Receiving:
         """Take one file.
 
         Raises:
-            Dropped: from a leader whose time is over, of no use here, or given up for another one.
+            Dropped: from a leader whose time is over, or given up for another one.
             Overloaded: there is no room for it.
             BadSnapshot: not what it says.
         """
@@ -132,6 +132,11 @@ class Receiving:
             raise Dropped(f"controller {self._member} is stopping")
         if header.term < shared.core.term:
             raise Dropped(f"controller {src} leads no longer")
+        told = InstallSnapshot(src, self._member, header.term, meta)
+        if meta.index <= shared.core.commit:
+            # Nothing in it is missing here: the leader needs the answer alone.
+            await self._deliver(told)
+            return
         if shared.disk.last.free < shared.limits.free_bytes + header.size:
             raise Overloaded(f"{shared.opened.folder}: no room for a snapshot of {header.size} bytes")
         if self._present is not None:
@@ -148,7 +153,7 @@ class Receiving:
             if self._present is task:
                 self._present = None
         # Only a file that is durable under its name.
-        await self._deliver(InstallSnapshot(src, self._member, header.term, meta))
+        await self._deliver(told)
         self.received += 1
 
     async def stop(self) -> None:
