@@ -15,7 +15,17 @@ from spur_ctld.replication.testing.mutations import MUTATIONS
 from spur_ctld.replication.testing.sim import Simulator
 from spur_ctld.replication.testing.sweep import run_seed, sweep
 from spur_ctld.replication.testing.weather import CALM, RUIN, STORM, Setup, draw
-from spur_ctld.replication.types import ORIGIN, Entry, HardState, Position, Ready, VoteReply, VoteRequest
+from spur_ctld.replication.types import (
+    ORIGIN,
+    AnyMessage,
+    AppendReply,
+    Entry,
+    HardState,
+    Position,
+    Ready,
+    VoteReply,
+    VoteRequest,
+)
 
 TESTED = 250
 
@@ -86,6 +96,23 @@ def test_the_watch_sees_votes() -> None:
         watch.sent(VoteReply(1, 3, 5, True, False))
     with pytest.raises(Violation, match="voted twice in term 5"):
         watch.sent(VoteRequest(1, 3, 5, ORIGIN))
+
+
+@pytest.mark.parametrize(
+    ("msg", "hard"),
+    [
+        (VoteReply(1, 2, 5, True, False), HardState(5, 0)),
+        (VoteReply(1, 2, 5, True, False), HardState(4, 2)),
+        (VoteRequest(1, 2, 5, ORIGIN), HardState(5, 3)),
+        (AppendReply(1, 2, 5, True, 1), HardState(5, 2)),
+    ],
+)
+def test_the_watch_sees_promises(msg: AnyMessage, hard: HardState) -> None:
+    watch = Invariants()
+    member = leader_of(5, Entry(1, 5, b"a"))
+    with pytest.raises(Violation, match="promises what its disk does not hold"):
+        watch.promised(member, msg, hard, lambda index, term: False)
+    watch.promised(member, msg, HardState(6), lambda index, term: True)
 
 
 def test_the_watch_sees_leaders() -> None:

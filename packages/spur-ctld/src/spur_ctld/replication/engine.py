@@ -216,7 +216,7 @@ class Engine:
                     raise StateError(f"applying entry {entry.index} failed: {error!r}") from error
                 room.applied(entry.index, entry.term, result)
             else:
-                room.displaced(entry.index)
+                room.displaced(entry.index, entry.term)
             self._snapshots.since += entry.size
             core.applied_to(entry.index)
             if done % _STRIDE == 0 and shared.loop.time() > until:

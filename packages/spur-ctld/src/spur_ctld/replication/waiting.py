@@ -120,10 +120,14 @@ class WaitingRoom:
         else:
             waiting.succeed(result)
 
-    def displaced(self, index: int) -> None:
-        """Another leader's no-op was applied at `index`."""
-        waiting = self._placed.pop(index, None)
-        if waiting is not None:
+    def displaced(self, index: int, term: int) -> None:
+        """The no-op with which `term` begins was applied at `index`.
+
+        Terms only grow along the log, so what older terms placed at `index` or behind it will never be
+        committed; its callers must not wait until the log gets there.
+        """
+        for at in [at for at, waiting in self._placed.items() if at >= index and waiting.term < term]:
+            waiting = self._placed.pop(at)
             self._forget(waiting)
             waiting.fail(Dropped("another controller became leader before the command was committed"))
 

@@ -57,6 +57,7 @@ class Disk(Protocol):
     def format(self, hard: HardState) -> None: ...
     def holds(self, index: int, term: int) -> bool: ...
     def take(self, meta: Position, state: State, *, prune: bool) -> int: ...
+    def prune(self) -> None: ...
     def torn_snapshot(self, meta: Position, state: State) -> None: ...
     def compact(self, index: int) -> None: ...
     def state_at(self, meta: Position) -> State | None: ...
@@ -131,12 +132,13 @@ class MemoryDisk:
 
     def take(self, meta: Position, state: State, *, prune: bool) -> int:
         self._snapshots[meta] = state
-        order = sorted(self._snapshots, key=lambda meta: (meta.index, meta.term))
         if prune:
-            for old in order[:-2]:
-                del self._snapshots[old]
-            order = order[-2:]
-        return order[0].index
+            self.prune()
+        return min(meta.index for meta in self._snapshots)
+
+    def prune(self) -> None:
+        for old in sorted(self._snapshots, key=lambda meta: (meta.index, meta.term))[:-2]:
+            del self._snapshots[old]
 
     def torn_snapshot(self, meta: Position, state: State) -> None:
         if self._rng.random() < 0.3:
@@ -231,8 +233,11 @@ class FileDisk:
     def take(self, meta: Position, state: State, *, prune: bool) -> int:
         self._snapshots.write(meta, _chunks(state))
         if prune:
-            self._snapshots.prune()
+            self.prune()
         return self._snapshots.list()[-1].index
+
+    def prune(self) -> None:
+        self._snapshots.prune()
 
     def torn_snapshot(self, meta: Position, state: State) -> None:
         with self._cut():

@@ -189,22 +189,29 @@ class Host:
         watch.observe(core)
         self._take_commands(core)
         for msg in core.take_now():
-            self._sim.send(msg)
+            self._send(core, msg)
         watch.observe(core)
-        if self._writing is None:
-            self._start_write(core)
+        self._start_write(core)
         self._apply(core)
         self._answer_reads(core)
         self._maybe_snapshot(core)
 
     def _start_write(self, core: Core) -> None:
-        ready = core.ready()
-        if ready is None:
-            return
-        sim = self._sim
-        sim.watch.wrote(core, ready)
+        while self._writing is None:
+            ready = core.ready()
+            if ready is None:
+                return
+            if ready.writes:
+                self._write(core, ready)
+                return
+            core.persisted(ready)
+            self._sim.watch.observe(core)
+            for msg in ready.messages:
+                self._send(core, msg)
+
+    def _write(self, core: Core, ready: Ready) -> None:
+        self._sim.watch.wrote(core, ready)
         self._writing = ready
-        delay = sim.write_time() if ready.writes else 0
         life = self.life
 
         def done() -> None:
@@ -213,16 +220,14 @@ class Host:
             # The disk works while the program stands still.
             self.disk.write(ready)
             self._writing = None
-            if ready.writes:
-                self.note(lambda: f"has on disk: {trace.written(ready)}")
+            self.note(lambda: f"has on disk: {trace.written(ready)}")
             self.meanwhile(lambda core: self._written(core, ready))
 
-        sim.after(delay, done)
+        self._sim.after(self._sim.write_time(), done)
 
     def _written(self, core: Core, ready: Ready) -> None:
-        core.persisted(ready)
         install = ready.install_snapshot
-        if install is not None and core.log.base == install:
+        if install is not None:
             state = self.disk.state_at(install)
             if state is None:
                 raise Violation(f"member {self.id}: the snapshot {trace.place(install)} to install is gone")
@@ -231,8 +236,10 @@ class Host:
             core.applied_to(install.index)
             self._room.skipped(install.index)
             self._sim.installs += 1
+            self.disk.prune()
+        core.persisted(ready)
         for msg in ready.messages:
-            self._sim.send(msg)
+            self._send(core, msg)
         self.turn(core)
 
     def _apply(self, core: Core) -> None:
@@ -243,7 +250,7 @@ class Host:
             core.applied_to(entry.index)
             sim.watch.applied(self.id, before, entry, self.state.digest)
             if entry.data is None:
-                room.displaced(entry.index)
+                room.displaced(entry.index, entry.term)
             else:
                 room.applied(entry.index, entry.term, b"%d" % entry.index)
         if core.committed(1):
@@ -270,6 +277,10 @@ class Host:
         self._later(2 * sim.write_time(), taken)
 
     # --- messages -----------------------------------------------------------------------------------------
+
+    def _send(self, core: Core, msg: AnyMessage) -> None:
+        self._sim.watch.promised(core, msg, self.disk.hard, self.disk.holds)
+        self._sim.send(msg)
 
     def receive(self, msg: AnyMessage) -> None:
         """A message arrives."""
@@ -348,7 +359,8 @@ class Host:
         if not room.queue:
             return
         if core.role is Role.LEADER:
-            if core.can_propose and self._writing is None and (batch := room.batch(BATCH, 1 << 20)):
+            waits = self._writing is not None and len(self._sim.members) == 1
+            if core.can_propose and not waits and (batch := room.batch(BATCH, 1 << 20)):
                 placed = core.propose([waiting.cmd for waiting in batch])
                 assert placed is not None
                 room.place(batch, *placed)

@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 from spur_ctld.replication.core import Core
 from spur_ctld.replication.roles import Role
-from spur_ctld.replication.types import AnyMessage, Entry, Ready, VoteReply, VoteRequest
+from spur_ctld.replication.types import (
+    AnyMessage,
+    AppendReply,
+    Entry,
+    HardState,
+    Ready,
+    VoteReply,
+    VoteRequest,
+)
 
 #: How many members hold an entry of this index and term durably.
 Holders = Callable[[int, int], int]
@@ -55,6 +63,22 @@ class Invariants:
     def _vote(self, voter: int, term: int, vote: int) -> None:
         if self.votes.setdefault((voter, term), vote) != vote:
             raise Violation(f"member {voter} voted twice in term {term}")
+
+    def promised(
+        self, core: Core, msg: AnyMessage, hard: HardState, holds: Callable[[int, int], bool]
+    ) -> None:
+        """What a message of `core` promises is on its disk when it leaves."""
+        if isinstance(msg, VoteReply) and msg.granted and not msg.pre:
+            kept = hard.term > msg.term or (hard.term, hard.vote) == (msg.term, msg.dst)
+        elif isinstance(msg, VoteRequest) and not msg.pre:
+            kept = hard.term > msg.term or (hard.term, hard.vote) == (msg.term, msg.src)
+        elif isinstance(msg, AppendReply) and msg.ok and msg.term == core.term:
+            term = core.log.term_at(msg.index)
+            kept = term is None or not msg.index or holds(msg.index, term)
+        else:
+            return
+        if not kept:
+            raise Violation(f"member {core.id} promises what its disk does not hold: {msg}")
 
     def started(self, core: Core) -> None:
         """A member begins a life: what it knows as committed is what its snapshot holds."""
