@@ -221,8 +221,16 @@ class RaftGroup:
                         return id
                 await asyncio.sleep(0.005)
 
+    async def caught_up(self, patience: float = 10.0) -> None:
+        """Wait until all running members applied what one of them has applied now; they may go on."""
+        goal = max([(await self.ask(id, "status"))["applied"] for id in self.running()])
+        async with asyncio.timeout(patience):
+            for id in self.running():
+                while (await self.ask(id, "status"))["applied"] < goal:
+                    await asyncio.sleep(0.01)
+
     async def level(self, patience: float = 20.0) -> str:
-        """Wait until all running members hold the same; the digest."""
+        """Wait until all running members hold the same while nobody writes; the digest."""
         async with asyncio.timeout(patience):
             while True:
                 found = [tuple(await self.ask(id, "digest")) for id in self.running()]

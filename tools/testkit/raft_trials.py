@@ -100,7 +100,7 @@ async def pause_leader(group: RaftGroup, chance: random.Random) -> float:
     ]
     await link.close()
     await group.leader()
-    await group.level()
+    await group.caught_up()
     for id in group.ids:
         assert not await group.ask(id, "missing", keys=acknowledged)
         assert await group.ask(id, "get", key=key) == "new"
@@ -184,7 +184,7 @@ STEP_DOWN_SECS = 2.5
 
 async def undisturbed(group: RaftGroup, leader: int, term: int) -> None:
     """All are level, and the leader is still the one it was."""
-    await group.level()
+    await group.caught_up()
     found = [await group.ask(id, "status") for id in group.ids]
     shown = [(one["id"], one["leader"], one["term"]) for one in found]
     assert shown == [(id, leader, term) for id in group.ids], f"{shown}, before: {leader} in term {term}"
@@ -244,7 +244,7 @@ async def deaf_follower(group: RaftGroup, net: RaftNet, chance: random.Random) -
         assert (status["leads"], status["term"]) == (True, term)
     finally:
         net.heal()
-    await group.level()
+    await group.caught_up()
     return 0.0
 
 
@@ -264,7 +264,7 @@ async def deaf_leader(group: RaftGroup, net: RaftNet, chance: random.Random) -> 
     finally:
         net.heal()
     await group.leader()
-    await group.level()
+    await group.caught_up()
     return took
 
 
