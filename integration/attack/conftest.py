@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
+from testkit.crash_cluster import configure
 
 from spur_auth import mint
+from spur_cli.cluster import home
 from spur_core.ids import RuntimeId
 from spur_proto import accounting_pb2_grpc, agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
 from spur_proto import controller_pb2 as pb
@@ -267,8 +269,19 @@ def drain(call: Callable[..., Any], request: Any, token: str | None) -> Answer:
     return Answer("OK", "", got)
 
 
+#: A node that has refused a launch is soon asked again, and who ignores SIGTERM does not live on for long.
+SOON = {
+    "controller": {"dispatch_reject_cooldown_secs": "1", "max_launch_backoff_secs": "1"},
+    "scheduler": {"kill_wait_secs": "2"},
+}
+
+
 class Besieged(_e2e.Cluster):  # type: ignore[name-defined,misc]
-    """The end-to-end cluster with its addresses."""
+    """The end-to-end cluster with its addresses, and no long waits."""
+
+    def __init__(self, folder: Path, nodes: int, cpus: int) -> None:
+        configure(home.create(folder, nodes, cpus, "").config, SOON)
+        super().__init__(folder, nodes)
 
     def config_text(self) -> str:
         """Of spur.conf."""
@@ -286,7 +299,7 @@ class Besieged(_e2e.Cluster):  # type: ignore[name-defined,misc]
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """A cluster of two nodes whose administrator is the user who runs the tests."""
     folder = _e2e.open_folder(tmp_path_factory.mktemp("at"))
-    cluster = Besieged(folder / "c", 2, "--cpus", "4")
+    cluster = Besieged(folder / "c", 2, 4)
     found = Target(cluster)
     yield found
     found.close()

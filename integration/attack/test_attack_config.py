@@ -122,7 +122,7 @@ def test_a_second_daemon_on_the_same_state(target: Any) -> None:
 @pytest.fixture
 def strict(tmp_path_factory: pytest.TempPathFactory, helpers: Any) -> Iterator[Any]:
     """A cluster that takes no jobs of root."""
-    cluster = helpers.Cluster(helpers.open_folder(tmp_path_factory.mktemp("st")) / "c", 1, "--cpus", "2")
+    cluster = helpers.Cluster(helpers.open_folder(tmp_path_factory.mktemp("st")) / "c", 1, 2)
     conf = cluster.folder / "spur.conf"
     conf.write_text(conf.read_text().replace("allow_root_jobs = true", "allow_root_jobs = false"))
     for name in ("spurctld-1", "spurd-node1"):

@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, helpers: Any) -> Iterator[tup
         (scripts / name).chmod(0o755)
     (scripts / "task").write_text("#!/bin/sh\necho export FROM_PROLOG=yes\necho print printed\n")
     (scripts / "task").chmod(0o755)
-    cluster = helpers.Cluster(folder / "c", 1, "--cpus", "4")
+    cluster = helpers.Cluster(folder / "c", 1, 4)
     config = folder / "c" / "spur.conf"
     lines = f'\n[hooks]\nprolog = "{scripts}/prolog"\nepilog = "{scripts}/epilog"\n'
     lines += f'task_prolog = "{scripts}/task"\ntimeout_secs = 20\n'

@@ -24,7 +24,9 @@ IS_ROOT = os.geteuid() == 0
 #: is, which an ordinary user's steps do not have.
 DAEMON = "setsid sleep 600 & true" if IS_ROOT else ""
 #: Settings with which a node that has refused a launch soon gets another.
-AGAIN = {"controller": {"dispatch_reject_cooldown_secs": "1"}}
+AGAIN = {"controller": {"dispatch_reject_cooldown_secs": "1", "max_launch_backoff_secs": "1"}}
+#: Output of an ended step is not kept for long for a client that may come back; nobody does.
+NOBODY_COMES = {"spur_agent.keeper.ENDED_KEPT_SECS": 1.0, "spur_agent.keeper.COME_BACK_SECS": 1.0}
 
 
 class Held:
@@ -57,6 +59,13 @@ class Held:
     def state(self) -> str:
         """As the controller tells it, "" while none answers."""
         return self.cluster.state_or_nothing(self.job)
+
+    def again(self) -> "Held":
+        """Requeue it, without the seconds for which such a job is held back: held, and let go."""
+        self.cluster.ok("scontrol", "requeuehold", self.job)
+        self.cluster.until(lambda: self.state() == "PENDING", f"job {self.job} is back in the queue")
+        self.cluster.ok("scontrol", "release", self.job)
+        return self
 
     def open(self) -> None:
         """Let it end."""

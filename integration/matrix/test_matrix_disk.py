@@ -99,7 +99,7 @@ def test_row_21_damage_in_the_middle_of_the_journal(crash: Any) -> None:
 
 def test_row_22_the_notify_socket_is_gone(crash: Any) -> None:
     """The agent asks by itself; the completion is counted as one that came by replay."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, waits={"spur_agent.watch.SWEEP_SECS": 3.0})
     held = Held(cluster).runs()
     (cluster.folder / "state" / AGENT / "runtime" / "notify.sock").unlink()
     held.ends_well(["0"])

@@ -61,8 +61,7 @@ def test_row_26_a_late_cancel_of_an_older_attempt(crash: Any, how: str) -> None:
     """It names attempt 1; attempt 2 runs and is not touched."""
     cluster = crash(nodes=1)
     held = Held(cluster).runs()
-    cluster.ok("scontrol", "requeue", held.job)
-    held.runs(2)
+    held.again().runs(2)
     shell, job = held.shell(), int(held.job)
     wire = Wire(cluster)
     late: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
-from matrix_kit import BATCH, Held, Wire, events
+from matrix_kit import AGAIN, BATCH, NOBODY_COMES, Held, Wire, events
 from step_kit import AGENTS, Step, allocate, extern_of, kill_agents, start_agents
 from testkit.crash_cluster import alive, supervisor_in, until
 
@@ -43,7 +43,7 @@ def refused(match: str) -> Any:
 
 def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash: Any, step: Make) -> None:
     """Every kind of order for attempt 1, delivered while attempt 2 has a step of the same number."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, waits=NOBODY_COMES)
     deaf = "trap '' TERM"
     one = step(cluster, "one", before=deaf, script=deaf).begin().runs()
     held, job = one.held, int(one.job)
@@ -53,8 +53,7 @@ def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash:
     assert wire.cancel((job, 1, None), TERM, grace_secs=GRACE, reason="cancelled").active
     due = time.monotonic() + GRACE
     one.forget()
-    cluster.ok("scontrol", "requeue", one.job)
-    held.runs(2)
+    held.again().runs(2)
     one.runs()
     shell, tasks = held.shell(), list(one.tasks().values())
     sessions = [*one.sessions(2), held.session(2)]
@@ -112,7 +111,7 @@ def test_v02_the_controller_dies_between_the_agents_answers_and_the_commit(crash
 
 def test_v02_the_controller_dies_before_a_launch_leaves(crash: Any) -> None:
     """The attempt was recorded and nobody has it: its number is spent, the job runs once."""
-    cluster = crash(nodes=2)
+    cluster = crash(nodes=2, settings=AGAIN)
     cluster.kill("spurctld-1")
     cluster.start("spurctld-1", wait=True, faults="crash_after:dispatch_begun")
     until(lambda: cluster.ok("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2, "the nodes are there")
@@ -128,7 +127,7 @@ def test_v02_the_controller_dies_before_a_launch_leaves(crash: Any) -> None:
 
 def test_v03_batch_extern_and_numbered_steps_live_and_die_apart(crash: Any, step: Make) -> None:
     """Signalled, ended, lost and recovered one by one; no other step is affected."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, waits=NOBODY_COMES)
     held = Held(cluster, "-n4").runs()
     other = allocate(cluster, 1, "-n4")
     marks = cluster.work / "marks"
@@ -185,7 +184,7 @@ def test_v03_batch_extern_and_numbered_steps_live_and_die_apart(crash: Any, step
 @pytest.mark.root
 def test_v25_supervisors_are_outside_the_agents_group(crash: Any, step: Make) -> None:
     """So no manager that ends the agent's group takes them along; nor are they in the job's."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, waits=NOBODY_COMES)
     one = step(cluster, "one").begin().runs()
     assert one.held is not None
 
@@ -201,4 +200,5 @@ def test_v25_supervisors_are_outside_the_agents_group(crash: Any, step: Make) ->
     for pid in one.tasks().values():
         assert all(f"/job_{one.job}.1/" in path for path in groups(pid))
     one.open()
+    assert one.status() == 5, one.said()
     one.held.ends_well(["0"])

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,30 @@ def processes() -> Iterator[tuple[int, list[str]]]:
                     yield int(entry), words
 
 
+def configure(config: Path, wanted: dict[str, dict[str, str]]) -> None:
+    """Add keys (section -> key -> value in TOML) to a configuration, in which the sections may be already."""
+    text = config.read_text()
+    for section, values in wanted.items():
+        lines = "".join(f"{key} = {value}\n" for key, value in values.items())
+        head = f"[{section}]\n"
+        text = text.replace(head, head + lines) if head in text else f"{text}\n{head}{lines}"
+    config.write_text(text)
+
+
+#: Starts the program behind it after constants of its modules were set.
+_TUNED = """
+import importlib, runpy, sys
+for one in sys.argv[1].split(","):
+    name, value = one.split("=")
+    module, _, constant = name.rpartition(".")
+    module = importlib.import_module(module)
+    assert isinstance(getattr(module, constant), float), one
+    setattr(module, constant, float(value))
+sys.argv[:2] = []
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 class CrashCluster:
     """`controllers` controllers and `nodes` agents below `folder`.
 
@@ -72,6 +96,7 @@ class CrashCluster:
         fault: Python source that puts a fault into the supervisor program, see `_faulty`.
         silence: seconds after which a silent node is down.
         settings: section -> key -> value in TOML, laid over those of the harness.
+        waits: "module.CONSTANT" -> seconds: what the agents wait for that nobody can configure.
 
     Attributes:
         runs: the file in which every job notes `JOB.RESTARTS.PID` as its first act.
@@ -86,8 +111,10 @@ class CrashCluster:
         silence: int = 90,
         settings: dict[str, dict[str, str]] | None = None,
         controllers: int = 1,
+        waits: Mapping[str, float] | None = None,
     ) -> None:
         self.folder = folder
+        self._waits = dict(waits or {})
         self.work = Path(tempfile.mkdtemp(prefix="crash-", dir=folder.parent))
         self.work.chmod(0o777)
         self.runs = self.work / "runs"
@@ -103,7 +130,7 @@ class CrashCluster:
             wanted["agent"]["stepd_path"] = json.dumps(str(self._faulty(fault)))
         for section, values in (settings or {}).items():
             wanted.setdefault(section, {}).update(values)
-        self._settings(wanted)
+        configure(self.layout.config, wanted)
         self.env = {
             "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
             "HOME": os.environ.get("HOME", "/"),
@@ -112,15 +139,6 @@ class CrashCluster:
         }
         self._lock = threading.Lock()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-
-    def _settings(self, wanted: dict[str, dict[str, str]]) -> None:
-        """Add keys to the sections of the configuration, which may be there already."""
-        text = self.layout.config.read_text()
-        for section, values in wanted.items():
-            lines = "".join(f"{key} = {value}\n" for key, value in values.items())
-            head = f"[{section}]\n"
-            text = text.replace(head, head + lines) if head in text else f"{text}\n{head}{lines}"
-        self.layout.config.write_text(text)
 
     def _faulty(self, fault: str) -> Path:
         """A supervisor program that has `fault`, which may call `die()`, the first time only: SIGKILL to
@@ -175,10 +193,14 @@ class CrashCluster:
         words = self.layout.command(name)
         if name in self.layout.controllers:
             words.append("--paranoid")
+        program = [str(BIN / words[0])]
+        if self._waits and name in self.agents:
+            waits = ",".join(f"{constant}={secs}" for constant, secs in self._waits.items())
+            program = [sys.executable, "-c", _TUNED, waits, *program]
         run = self.folder / "run"
         with open(run / f"{name}.ready", "wb") as out, open(self.log(name), "ab") as err:
             child = subprocess.Popen(
-                [*prefix, str(BIN / words[0]), *words[1:]],
+                [*prefix, *program, *words[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -196,11 +218,15 @@ class CrashCluster:
         return "READY " in (self.folder / "run" / f"{name}.ready").read_text()
 
     def start_all(self) -> None:
-        """Start what does not run; wait until all of it answers."""
-        for name in self.layout.daemons:
-            self.start(name)
-        for name in self.layout.daemons:
-            until(lambda name=name: self.ready(name), f"{name} is ready")  # type: ignore[misc]
+        """Start what does not run; wait until all of it answers.
+
+        Controllers first: an agent that finds none has its pauses before it registers.
+        """
+        for names in (self.layout.controllers, self.agents):
+            for name in names:
+                self.start(name)
+            for name in names:
+                until(lambda name=name: self.ready(name), f"{name} is ready")  # type: ignore[misc]
 
     def running(self, name: str) -> bool:
         """Whether the daemon's process lives."""
