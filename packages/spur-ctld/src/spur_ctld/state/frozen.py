@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,7 @@ from spur_ctld.state import codec
 from spur_ctld.state.cluster import ClusterState
 
 _VERSION_DIGITS = 8
+_encoder = msgspec.msgpack.Encoder()
 
 
 class FrozenState(Iterator[bytes]):
@@ -29,14 +31,40 @@ class FrozenState(Iterator[bytes]):
         still.applied = state.applied
         still.time = state.time
         self._still = still
-        self._chunks = codec.freeze(still)
+        self._chunks: Iterator[bytes] | None = None
 
     def __next__(self) -> bytes:
+        if self._chunks is None:
+            # Here, in the other thread: this makes lists of everything.
+            self._chunks = codec.freeze(self._still)
         return next(self._chunks)
 
     def digest(self) -> str:
-        """Of the state, with the version of its encoding in front; equal for equal states."""
-        return f"{encoding_version()}-{codec.digest(self._still)}"
+        """Of the state, with the version of its encoding in front.
+
+        Equal for equal states, whatever way they came about: tables are taken in the order of their keys, but
+        partitions in their own, which means something.
+        """
+        found = hashlib.sha256()
+        still = self._still
+        # `apply` never looks at the time, and a refused operation changes nothing else.
+        head = codec.Head(
+            codec.SNAPSHOT_FORMAT, still.applied, still.next_job_id, still.acct_seq, still.settings
+        )
+        found.update(_encoder.encode(head))
+        tables: list[dict[Any, Any]] = [
+            still.jobs,
+            still.nodes,
+            still.outbox,
+            still.step_outbox,
+            still.answers,
+        ]
+        for table in tables:
+            keys = sorted(table)
+            for at in range(0, len(keys), codec.CHUNK):
+                found.update(_encoder.encode([(key, table[key]) for key in keys[at : at + codec.CHUNK]]))
+        found.update(_encoder.encode(list(still.partitions.items())))
+        return f"{encoding_version()}-{found.hexdigest()}"
 
 
 @functools.cache
