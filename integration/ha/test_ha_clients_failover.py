@@ -64,6 +64,53 @@ def test_after_the_reply_nothing_is_lost(ha: Any) -> None:
     assert cluster.faults({job: 4}, set()) == []
 
 
+@pytest.mark.parametrize("fault", ["crash_before:StepCreate", "crash_after:StepCreate"])
+def test_a_step_through_a_failover_runs_once(ha: Any, fault: str) -> None:
+    cluster = ha()
+    held = Held(cluster, "-n2").runs()
+    armed = cluster.armed_leader(fault)
+    note = f"echo $SLURM_STEP_ID >> {cluster.work}/steps; exit 5"
+    done, _ = cluster.timed("srun", "--overlap", "--jobid", held.job, "-n1", "sh", "-c", note)
+    assert done.returncode == 5, done.stderr
+    assert not cluster.running(armed)
+    # What the leader died with may be given up; then another step is made, and only that one runs.
+    assert len((cluster.work / "steps").read_text().splitlines()) == 1
+    cluster.start(armed, wait=True)
+    held.ends_well(["0"])
+
+
+def test_an_allocation_given_back_through_a_failover_ends_once(ha: Any) -> None:
+    cluster = ha()
+    armed = cluster.armed_leader("crash_after:AllocComplete")
+    done, _ = cluster.timed("salloc", "-n1", "sh", "-c", "echo $SLURM_JOB_ID; exit 6")
+    assert done.returncode == 6, done.stderr
+    assert "Unable to clean up" not in done.stderr
+    cluster.until(lambda: not cluster.running(armed), "the leader died")
+    job = done.stdout.strip()
+    words = ("sacct", "-n", "-X", "-P", "-j", job, "-o", "State,ExitCode")
+    cluster.until(lambda: cluster.run(*words).stdout == "FAILED|6:0\n", "it has ended with its code")
+    cluster.settle()
+    assert cluster.left() == []
+
+
+def test_how_soon_commands_go_elsewhere(ha: Any) -> None:
+    """The first controller of the list dies, not leading and then leading."""
+    cluster = ha()
+    first = cluster.controllers[0]
+    cluster.lead(cluster.controllers[1])
+    cluster.kill(first)
+    done, secs = cluster.timed("squeue", "-h")
+    assert done.returncode == 0, done.stderr
+    assert secs < 1
+    cluster.start(first, wait=True)
+    cluster.lead(first)
+    cluster.kill(first)
+    done, secs = cluster.timed("squeue", "-h")
+    assert done.returncode == 0, done.stderr
+    # An election takes up to two seconds, or two of them.
+    assert secs < 6
+
+
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_clients_that_wait_go_on(ha: Any, how: str) -> None:
     """srun, salloc and sbatch --wait, each knowing only the leader's address, which they lose."""

@@ -35,6 +35,8 @@ class Leadership:
         self._failure: SpurError | None = None
         self._task: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
+        #: Held while an office is being closed, which is not to be broken off in the middle.
+        self._closing = asyncio.Lock()
         site.ledger.lead(leads=False)
 
     @property
@@ -84,7 +86,8 @@ class Leadership:
         """Close the office, if there is one."""
         self._term = None
         if self._task is not None:
-            self._task.cancel()
+            async with self._closing:
+                self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._close()
 
@@ -118,13 +121,14 @@ class Leadership:
         self._tell()
 
     async def _close(self) -> None:
-        office = self._office
-        if office is None:
-            return
-        self._site.office = None
-        self._site.ledger.lead(leads=False)
-        await office.close()
-        self._office = None
+        async with self._closing:
+            office = self._office
+            if office is None:
+                return
+            self._site.office = None
+            self._site.ledger.lead(leads=False)
+            await office.close()
+            self._office = None
         self._tell()
 
     def _tell(self) -> None:
