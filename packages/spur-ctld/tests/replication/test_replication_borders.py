@@ -12,7 +12,7 @@ PACKAGE = Path(spur_ctld.replication.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 EVALUATORS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "_pickle"}
 #: The deciding half.  It may import these and `ALLOWED`, nothing else.
-PURE = {"core", "memlog", "progress", "roles", "types"}
+PURE = {"core", "memlog", "progress", "roles", "seeding", "types"}
 ALLOWED = {"collections", "enum", "typing", "msgspec"}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from spur_ctld.replication.core import Core
 from spur_ctld.replication.roles import Role
+from spur_ctld.replication.testing import trace
 from spur_ctld.replication.types import (
     AnyMessage,
     AppendReply,
@@ -78,7 +79,7 @@ class Invariants:
         else:
             return
         if not kept:
-            raise Violation(f"member {core.id} promises what its disk does not hold: {msg}")
+            raise Violation(f"member {core.id} promises what its disk does not hold: {trace.message(msg)}")
 
     def started(self, core: Core) -> None:
         """A member begins a life: what it knows as committed is what its snapshot holds."""

@@ -128,8 +128,8 @@ def draw(seed: int) -> Setup:
     """The setup of a seed."""
     rng = random.Random(f"setup {seed}")  # noqa: S311 - repeatable on purpose
     name = rng.choices(list(_SHARES), list(_SHARES.values()))[0]
-    size = rng.choices((1, 3, 5), (1, 6, 4))[0]
-    if name == "ruin" and size == 1:
+    size = rng.choices((1, 2, 3, 4, 5), (2, 1, 10, 1, 7))[0]
+    if name == "ruin" and size < 3:
         size = 3
     weather = msgspec.structs.replace(
         WEATHERS[name],
