@@ -142,6 +142,9 @@ class Engine:
 
     def _start_write(self) -> None:
         shared, core = self._shared, self._shared.core
+        if shared.stopping and self.group is not None:
+            # Others go on sending; the end must not wait for them.
+            return
         while self.writing is None:
             ready = core.ready()
             if ready is None:

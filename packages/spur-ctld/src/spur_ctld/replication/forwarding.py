@@ -26,6 +26,9 @@ _log = logging.getLogger(__name__)
 _PAUSE: Final = 0.05
 #: Seconds that a call may take longer than the callers wait: the leader tells more than a broken call.
 _GRACE: Final = 0.25
+#: Seconds of a call with nothing but reads, which can be asked again.
+_READ_SECS: Final = 5.0
+_LONGEST_MS: Final = 1 << 31
 #: Bytes of answers in one reply.
 _REPLY_BYTES: Final = 12 << 20
 
@@ -90,20 +93,14 @@ class Forwarder:
         self, target: tuple[int, int], batch: list[Waiting], readers: list[asyncio.Future[int]]
     ) -> None:
         now = self._loop.time()
-        items = [
-            pb.ForwardItem(command=waiting.cmd, timeout_ms=_milliseconds(waiting.deadline, now))
-            for waiting in batch
-        ]
-        if readers:
-            items.append(pb.ForwardItem(read_index=True))
-        deadlines = [waiting.deadline for waiting in batch]
-        timeout = None
-        if readers or not all(deadlines):
-            # Reads can be asked again, so a call with nothing else need not wait for ever.
-            timeout = None if batch else 5.0
-        else:
-            timeout = max(deadline - now for deadline in deadlines if deadline is not None) + _GRACE
         try:
+            items = [
+                pb.ForwardItem(command=waiting.cmd, timeout_ms=_milliseconds(waiting.deadline, now))
+                for waiting in batch
+            ]
+            if readers:
+                items.append(pb.ForwardItem(read_index=True))
+            timeout = _patience(batch, now)
             answers = await self._transport.peer(target[0]).forward(items, timeout)
             if len(answers) != len(items):
                 raise _Broken(f"{len(answers)} answers to {len(items)} questions")
@@ -237,4 +234,15 @@ def _error(refusal: pb.ForwardRefusal, size: int, limit: int) -> SpurError:
 
 
 def _milliseconds(deadline: float | None, now: float) -> int:
-    return 0 if deadline is None else max(1, int((deadline - now) * 1000))
+    return 0 if deadline is None else max(1, min(int((deadline - now) * 1000), _LONGEST_MS))
+
+
+def _patience(batch: Sequence[Waiting], now: float) -> float | None:
+    """Seconds that the call may take; None = as long as there is a connection."""
+    most = 0.0
+    for waiting in batch:
+        if waiting.deadline is None:
+            return None
+        most = max(most, waiting.deadline - now)
+    # Readers ask again.
+    return most + _GRACE if batch else _READ_SECS

@@ -6,6 +6,7 @@ and reads to the leader.  A group of one opens no port and is complete by itself
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Sequence
@@ -46,6 +47,8 @@ _log = logging.getLogger(__name__)
 TICK: Final = 0.05
 #: Seconds a transfer of leadership may take when the caller names none.
 _TRANSFER_SECS: Final = 2.0
+#: Seconds between two looks whether it is still on its way.
+_TRANSFER_LOOK: Final = 0.2
 #: Seconds between two attempts of a leader without free space to hand over.
 _LEAVE_AGAIN: Final = 30.0
 
@@ -428,28 +431,26 @@ class Node:
             to = max(reachable, key=lambda view: view.match).id
         elif to == self._member_id:
             return to
-        if not core.transfer(to):
-            raise Dropped(f"controller {to} is not a member of the group")
-        self._schedule()
         changed = asyncio.Event()
-        seen: list[int] = []
-
-        def look(leader: int | None) -> None:
-            if leader is not None and leader != self._member_id:
-                seen.append(leader)
-                changed.set()
-
-        self._announcer.add_leader(look)
+        self._announcer.add_leader(look := lambda _: changed.set())
         try:
             async with asyncio.timeout_at(
                 self._loop.time() + _TRANSFER_SECS if deadline is None else deadline
             ):
-                await changed.wait()
+                while core.leader in (0, self._member_id):
+                    # Once, and again when the protocol has given up.
+                    if core.can_propose:
+                        if not core.transfer(to):
+                            raise Dropped(f"controller {to} is not a member of the group")
+                        self._schedule()
+                    changed.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(changed.wait(), _TRANSFER_LOOK)
         except TimeoutError:
             raise Dropped(f"controller {to} did not take over in time") from None
         finally:
             self._announcer.drop_leader(look)
-        return seen[-1]
+        return core.leader
 
     def _leave_for_space(self) -> None:
         """The disk is nearly full: somebody with more room should lead."""

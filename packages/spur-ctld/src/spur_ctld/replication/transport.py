@@ -6,7 +6,7 @@ reason that names it; the protocol copes with what is lost.
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 from grpc import aio
@@ -24,6 +24,9 @@ from spur_proto import raft_internal_pb2 as pb
 from spur_proto.raft_internal_pb2_grpc import RaftInternalServicer, add_RaftInternalServicer_to_server
 
 _log = logging.getLogger(__name__)
+
+#: Seconds for answers at a stop.
+_ANSWERS_SECS: Final = 0.05
 
 
 class Receiver(Protocol):
@@ -108,7 +111,8 @@ class Transport:
         for peer in self._peers.values():
             await peer.close()
         if self._server is not None:
-            await self._server.stop(None)
+            # Streams do not end by themselves, but answers that are ready may leave.
+            await self._server.stop(_ANSWERS_SECS)
             self._server = None
 
     def send(self, msg: AnyMessage) -> None:
