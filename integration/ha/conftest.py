@@ -1,7 +1,6 @@
 """Clusters with three controllers, and the kit of the matrix tests."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +13,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "matrix"))
 
 from step_kit import Step
 from testkit.ha_cluster import HaCluster, NetCluster
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _groups() -> Iterator[None]:
-    """Groups of controllers are let through while they are being built."""
-    before = os.environ.get("SPUR_TEST_GROUPS")
-    os.environ["SPUR_TEST_GROUPS"] = "1"
-    yield
-    if before is None:
-        del os.environ["SPUR_TEST_GROUPS"]
 
 
 def _folder(factory: pytest.TempPathFactory) -> Path:
