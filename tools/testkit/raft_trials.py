@@ -18,7 +18,13 @@ from testkit.raft_net import RaftNet
 NEW_LEADER_SECS = 3.5
 
 #: Small enough that segments, snapshots and their transfer are met as well.
-LIMITS = {"snapshot_entries": 1500, "keep_entries": 100, "catch_up_entries": 300, "segment_bytes": 60_000}
+LIMITS = {
+    "snapshot_entries": 1500,
+    "keep_entries": 100,
+    "catch_up_entries": 3000,
+    "segment_bytes": 60_000,
+    "snapshot_rate": 2_000_000,
+}
 
 Trial = Callable[[RaftGroup, random.Random], Awaitable[float]]
 
@@ -107,6 +113,27 @@ async def pause_leader(group: RaftGroup, chance: random.Random) -> float:
     return took
 
 
+async def kill_installing(group: RaftGroup, chance: random.Random) -> float:
+    """A member that was away for long is killed while it takes the snapshot that brings it back."""
+    leader = await group.leader()
+    away = chance.choice([id for id in group.ids if id != leader])
+    had = (await group.ask(away, "status"))["applied"]
+    await group.kill(away)
+    while (await group.ask(leader, "status"))["metrics"]["snapshot_index"] < had + 2000:
+        await group.ask(leader, "load", inflight=64, secs=0.2)
+    arriving = group.folder / f"state-{away}" / "raft" / "snap"
+    for _ in range(3):
+        await group.start(away)
+        async with asyncio.timeout(10):
+            while not list(arriving.glob("*.tmp")) and (await group.ask(away, "status"))["applied"] <= had:
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(chance.uniform(0.0, 0.4))
+        await group.kill(away)
+    await group.start(away)
+    await group.caught_up()
+    return 0.0
+
+
 async def transfer(group: RaftGroup, chance: random.Random) -> float:
     """A planned change of leader; nothing may be refused for it."""
     leader = await group.leader()
@@ -128,6 +155,7 @@ TRIALS: dict[str, Trial] = {
     "kill_random": kill_random,
     "kill_all": kill_all,
     "pause_leader": pause_leader,
+    "kill_installing": kill_installing,
     "transfer": transfer,
 }
 

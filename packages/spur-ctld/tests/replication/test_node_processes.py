@@ -43,6 +43,11 @@ async def test_killed_members_lose_nothing(seed: int) -> None:
         await raft_trials.rounds(where, [raft_trials.TRIALS[name] for name in names], seed)
 
 
+async def test_a_member_killed_while_it_is_filled_is_whole_in_the_end(seed: int) -> None:
+    with folder() as where:
+        await raft_trials.rounds(where, [raft_trials.kill_installing] * ROUNDS, seed)
+
+
 async def test_a_paused_leader_shows_nothing_old(seed: int) -> None:
     names = ["pause_leader", "transfer"] * ROUNDS
     with folder() as where:
