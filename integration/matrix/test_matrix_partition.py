@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from matrix_kit import Held
+from matrix_kit import NOBODY_COMES, Held
 from step_kit import Step
 from testkit.crash_cluster import alive
 
 pytestmark = pytest.mark.node
 AGENT = "spurd-node1"
+#: The administrator would rather have two runs than wait.
+ACCEPTED = {"controller": {"fence_unreachable": '"requeue"'}}
 
 
 def down(cluster: Any) -> bool:
@@ -34,7 +36,7 @@ def test_row_17_a_node_is_cut_off_and_the_fence_cannot_be_confirmed(crash: Any) 
 
 def test_rows_17_18_the_risk_is_accepted_and_the_node_comes_back(crash: Any) -> None:
     """Requeued at once elsewhere; the old run is ended by its exact identity, the new one is untouched."""
-    cluster = crash(nodes=2, silence=4, settings={"controller": {"fence_unreachable": '"requeue"'}})
+    cluster = crash(nodes=2, silence=4, settings=ACCEPTED)
     held = Held(cluster, "-x", "node2").runs()
     old = held.shell()
     os.kill(cluster.pid(AGENT), signal.SIGSTOP)
@@ -53,7 +55,7 @@ def test_rows_17_18_the_risk_is_accepted_and_the_node_comes_back(crash: Any) -> 
 
 def test_row_17_a_node_with_steps_is_cut_off(crash: Any, step: Callable[..., Step]) -> None:
     """Steps of two nodes: nothing of the attempt is run again while a node of it may still have it."""
-    cluster = crash(nodes=2, silence=4)
+    cluster = crash(nodes=2, silence=4, waits=NOBODY_COMES)
     one = step(cluster, "two").begin().runs()
     assert one.held is not None
     tasks = one.tasks()
@@ -74,7 +76,7 @@ def test_row_17_a_node_with_steps_is_cut_off(crash: Any, step: Callable[..., Ste
 
 def test_rows_17_18_a_step_of_the_old_attempt_comes_back(crash: Any, step: Callable[..., Step]) -> None:
     """The new attempt has a step of the same number; only the old one is ended."""
-    cluster = crash(nodes=2, silence=4, settings={"controller": {"fence_unreachable": '"requeue"'}})
+    cluster = crash(nodes=2, silence=4, settings=ACCEPTED, waits=NOBODY_COMES)
     one = step(cluster, "one").begin("-x", "node2").runs()
     assert one.held is not None
     old = [*one.tasks().values(), one.held.shell()]

@@ -43,7 +43,8 @@ def refused(match: str) -> Any:
 
 def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash: Any, step: Make) -> None:
     """Every kind of order for attempt 1, delivered while attempt 2 has a step of the same number."""
-    cluster = crash(nodes=1, waits=NOBODY_COMES)
+    # The ended steps of attempt 1 are still there while the orders come.
+    cluster = crash(nodes=1, waits={"spur_agent.keeper.ENDED_KEPT_SECS": 6.0})
     deaf = "trap '' TERM"
     one = step(cluster, "one", before=deaf, script=deaf).begin().runs()
     held, job = one.held, int(one.job)
