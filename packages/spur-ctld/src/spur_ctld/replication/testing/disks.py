@@ -218,11 +218,11 @@ class FileDisk:
             self._terms.put(ready.first, ready.entries)
 
     def torn(self, ready: Ready) -> None:
-        with self._cut():
+        with self._cut(6):
             self._log.write(ready.hard, ready.first, ready.entries, ready.install_snapshot)
 
-    def _cut(self) -> "_Cut":
-        return _Cut(self._files, self._rng.randrange(6))
+    def _cut(self, calls: int) -> "_Cut":
+        return _Cut(self._files, self._rng.randrange(calls))
 
     def power_off(self) -> None:
         self._files.power_off()
@@ -240,7 +240,7 @@ class FileDisk:
         self._snapshots.prune()
 
     def torn_snapshot(self, meta: Position, state: State) -> None:
-        with self._cut():
+        with self._cut(12):
             self._snapshots.write(meta, _chunks(state))
 
     def compact(self, index: int) -> None:

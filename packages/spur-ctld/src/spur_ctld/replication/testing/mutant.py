@@ -88,12 +88,12 @@ def caught_by_case(files: Sequence[str]) -> str:
     return first.name or ("" if status in (0, 5) else f"pytest status {int(status)}")
 
 
-def caught_by_seed(first: int, count: int) -> tuple[int | None, str]:
+def caught_by_seed(first: int, count: int, *, files: bool) -> tuple[int | None, str]:
     """The first seed that fails, and how."""
     from spur_ctld.replication.testing.sweep import run_seed  # with the fault in it
 
     for seed in range(first, first + count):
-        problem = run_seed(seed).problem
+        problem = run_seed(seed, files=files).problem
         if problem is not None:
             return seed, problem
     return None, ""
@@ -107,9 +107,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=0)
     given = parser.parse_args()
     assert f"{PREFIX}core" not in sys.modules, "too late for a fault"
-    sys.meta_path.insert(0, Finder(mutated(by_name(given.name))))
+    mutation = by_name(given.name)
+    sys.meta_path.insert(0, Finder(mutated(mutation)))
     case = caught_by_case(given.cases) if given.cases else ""
-    seed, problem = caught_by_seed(given.first, given.seeds)
+    seed, problem = caught_by_seed(given.first, given.seeds, files=mutation.files)
     sys.stdout.write(json.dumps({"case": case, "seed": seed, "problem": problem}) + "\n")
     return 0
 

@@ -7,6 +7,7 @@ the sources fails a test, so that the list keeps up with the code.
 from typing import NamedTuple
 
 CORE, PROGRESS, MEMLOG, SEEDING = "core", "progress", "memlog", "seeding"
+LOG, SNAPSHOTS, RECOVERY = "log", "snapshots", "recovery"
 
 
 class Edit(NamedTuple):
@@ -18,16 +19,25 @@ class Edit(NamedTuple):
 
 
 class Mutation(NamedTuple):
-    """One fault.  `harmless`: why nothing can notice it; empty = it must be caught."""
+    """One fault.
+
+    harmless: why nothing can notice it; empty = it must be caught.
+    files: it is in the stores, so the seeds run with those.
+    """
 
     name: str
     fault: str
     edits: tuple[Edit, ...]
     harmless: str = ""
+    files: bool = False
 
 
 def _core(name: str, fault: str, old: str, new: str, harmless: str = "") -> Mutation:
     return Mutation(name, fault, (Edit(CORE, old, new),), harmless)
+
+
+def _store(name: str, fault: str, module: str, old: str, new: str) -> Mutation:
+    return Mutation(name, fault, (Edit(module, old, new),), files=True)
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -370,6 +380,63 @@ MUTATIONS: tuple[Mutation, ...] = (
         "filled-in-a-known-term",
         "a member with a lost directory begins in the newest term reported",
         (Edit(SEEDING, "max(reports.values()) + jump", "max(reports.values())"),),
+    ),
+    # --- the stores ---
+    _store(
+        "log-not-synced",
+        "a write to the log returns before it is durable",
+        LOG,
+        "        self._files.datasync(self._fd)\n",
+        "",
+    ),
+    _store(
+        "segment-name-not-synced",
+        "the name of a new segment is not made durable",
+        LOG,
+        "        self._put(frame)\n        self._files.sync_dir(self._folder)\n",
+        "        self._put(frame)\n",
+    ),
+    _store(
+        "no-restart-frame",
+        "an installed snapshot leaves no trace in the log",
+        LOG,
+        "Frame(self._hard, first, entries, restart_at, before)",
+        "Frame(self._hard, first, entries, None, before)",
+    ),
+    _store(
+        "term-not-repeated",
+        "a new segment does not repeat term and vote",
+        LOG,
+        "Frame(self._hard, first, entries, restart_at, before)",
+        "Frame(hard or HardState(), first, entries, restart_at, before)",
+    ),
+    _store(
+        "newest-segments-first",
+        "old segments are removed in the wrong order",
+        LOG,
+        "for segment in self._segments[:keep_from]:",
+        "for segment in reversed(self._segments[:keep_from]):",
+    ),
+    _store(
+        "torn-end-stays",
+        "a torn frame stays in the log, and the next one follows it",
+        LOG,
+        "                self._files.truncate(path, offset)\n",
+        "",
+    ),
+    _store(
+        "snapshot-not-synced",
+        "a snapshot gets its name before its contents are durable",
+        SNAPSHOTS,
+        "            self._files.datasync(fd)\n",
+        "",
+    ),
+    _store(
+        "no-frame-after-a-crash",
+        "a snapshot that a crash left without a restart frame does not get one",
+        RECOVERY,
+        "    if _contains(stored, snapshot):\n        return stored\n",
+        "    if snapshot:\n        return stored\n",
     ),
     # --- harmless ---
     _core(

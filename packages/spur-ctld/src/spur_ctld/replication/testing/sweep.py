@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from spur_ctld.replication.testing.sim import Simulator, Teller
+from spur_ctld.replication.testing.weather import draw
 
 #: Attributes of a simulator that are added up.
 COUNTED = (
@@ -51,9 +52,10 @@ class Totals(msgspec.Struct):
             self.counts[name] += count
 
 
-def run_seed(seed: int, tell: Teller | None = None) -> Outcome:
-    """One run; whatever it raises is the problem."""
-    sim = Simulator(seed, tell=tell)
+def run_seed(seed: int, tell: Teller | None = None, *, files: bool = False) -> Outcome:
+    """One run; whatever it raises is the problem.  `files`: with the real stores, whatever the seed says."""
+    setup = draw(seed)
+    sim = Simulator(seed, msgspec.structs.replace(setup, files=files or setup.files), tell)
     problem = None
     try:
         sim.run()
