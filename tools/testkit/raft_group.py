@@ -117,18 +117,22 @@ class RaftGroup:
 
     # --- programs -----------------------------------------------------------------------------------------
 
-    async def start(self, *ids: int) -> None:
-        """Start members, all by default; returns when their listeners are open."""
+    async def start(self, *ids: int, fault: str = "") -> None:
+        """Start members, all by default; returns when their listeners are open.
+
+        Args:
+            fault: see `spur_core.faults`.
+        """
         wanted = ids or self.ids
         for id in wanted:
-            self._spawn(id)
+            self._spawn(id, fault)
         for id in wanted:
             out = self._processes[id].stdout
             assert out is not None
             line = await asyncio.wait_for(asyncio.to_thread(out.readline), 20)
             assert line == b"READY\n", f"member {id}: {line!r}\n{self.log(id)}"
 
-    def _spawn(self, id: int) -> None:
+    def _spawn(self, id: int, fault: str) -> None:
         given = self.folder / f"m{id}.json"
         socket_path = self._socket(id)
         socket_path.unlink(missing_ok=True)
@@ -151,7 +155,11 @@ class RaftGroup:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(TOOLS)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(TOOLS),
+                    **({"SPUR_FAULT": fault, "SPUR_TEST_FAULTS": "1"} if fault else {}),
+                },
             )
 
     def _socket(self, id: int) -> Path:

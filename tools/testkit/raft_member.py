@@ -21,6 +21,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import msgspec
 
+from spur_core import faults
 from spur_core.errors import SpurError
 from spur_ctld.replication import certs
 from spur_ctld.replication.api import EXIT_STORAGE
@@ -251,6 +252,7 @@ def main() -> None:
     import logging
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    faults.arm(os.environ)
     given = json.loads(Path(sys.argv[1]).read_text())
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_run(given))

@@ -54,6 +54,8 @@ POINTS: dict[str, str] = {
     "launch_sent": "controller: the first node has answered a launch (row 14)",
     "kill_sent": "controller: the first node has answered a kill (row 15)",
     "exit_told": "controller: an agent was told that its report is taken (rows 5, 14)",
+    "snapshot_adopted": "controller: another one's snapshot has its name, the log does not know of it",
+    "snapshot_installed": "controller: another one's snapshot is in log and state, nobody has been told",
     # The controller's log, by operation.  Before: nothing is proposed.  After: it is committed and applied,
     # nobody has been told and nothing was done about it.
     "Submit": "controller: a submission is in the log",

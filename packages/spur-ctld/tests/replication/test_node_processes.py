@@ -6,6 +6,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -46,6 +47,32 @@ async def test_killed_members_lose_nothing(seed: int) -> None:
 async def test_a_member_killed_while_it_is_filled_is_whole_in_the_end(seed: int) -> None:
     with folder() as where:
         await raft_trials.rounds(where, [raft_trials.kill_installing] * ROUNDS, seed)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["crash_after:snapshot_adopted", "crash_before:snapshot_installed", "crash_after:snapshot_installed"],
+)
+async def test_a_member_that_dies_in_an_install_comes_back_whole(fault: str) -> None:
+    """Between the file and the log's frame, between the frame and the state, before it told anybody."""
+    with folder() as where:
+        async with RaftGroup(where, limits={**raft_trials.LIMITS, "catch_up_entries": 200}) as group:
+            await group.start()
+            leader = await group.leader()
+            away = next(id for id in group.ids if id != leader)
+            await group.ask(leader, "put", key="first", value="x")
+            await group.kill(away)
+            while (await group.ask(leader, "status"))["metrics"]["snapshot_index"] < 3000:
+                await group.ask(leader, "load", inflight=64, secs=0.1)
+            await group.start(away, fault=fault)
+            assert await group.ended(away) == -signal.SIGKILL
+            await group.kill(away)
+            snapshots = list((where / f"state-{away}" / "raft" / "snap").iterdir())
+            assert [path.suffix for path in snapshots] == [""], "the file was durable"
+            await group.ask(leader, "put", key="last", value="x")
+            await group.start(away)
+            await group.level()
+            assert not await group.ask(away, "missing", keys=["first", "last"])
 
 
 async def test_a_paused_leader_shows_nothing_old(seed: int) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from spur_core import faults
 from spur_core.errors import StateError
 from spur_ctld.replication.announcer import Announcer
 from spur_ctld.replication.core import FROM_LEADER
@@ -192,6 +193,7 @@ class Engine:
     def _install(self, meta: SnapshotMeta) -> None:
         """The log restarts at `meta` durably: so does the state."""
         shared = self._shared
+        faults.before("snapshot_installed")
         shared.machine.restore(shared.opened.snapshots.read(meta))
         shared.core.applied_to(meta.index)
         shared.room.skipped(meta.index)
@@ -201,6 +203,7 @@ class Engine:
         self._announcer.restored()
         # The older files no longer fit the log.
         shared.snapshot_thread.submit(shared.opened.snapshots.prune, lambda _: None, shared.fail)
+        faults.after("snapshot_installed")
 
     # --- what is done -------------------------------------------------------------------------------------
 

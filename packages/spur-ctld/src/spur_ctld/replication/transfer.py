@@ -13,6 +13,7 @@ from typing import BinaryIO, Final, TypeVar
 
 from grpc import aio
 
+from spur_core import faults
 from spur_ctld.replication.errors import BadSnapshot, Dropped, Overloaded
 from spur_ctld.replication.shared import Shared
 from spur_ctld.replication.transport import Transport
@@ -176,6 +177,7 @@ class Receiving:
             finally:
                 files.close(fd)
             await _in_thread(store.adopt, received, meta)
+            faults.after("snapshot_adopted")
         except OSError as error:
             self._shared.fail(error)
             raise BadSnapshot(f"{received}: {error.strerror}") from None
