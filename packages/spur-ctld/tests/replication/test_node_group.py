@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
-from spur_core.errors import StateError
+from spur_core.errors import ConfigError, StateError
 from spur_ctld.replication.api import Role
 from spur_ctld.replication.errors import Dropped, NotLeader, Overloaded, TooLarge, Unknown
 from spur_ctld.replication.limits import Limits
@@ -415,3 +416,29 @@ async def test_five_members_bear_the_loss_of_two(make_group) -> None:
     await third.propose(b"last", soon())
     await group.level()
     assert all(node.machine.commands == [b"first", b"last"] for node in group.nodes.values())
+
+
+async def test_a_listener_that_cannot_be_opened_leaves_the_directory_free(group) -> None:
+    host, _, port = group.members[0].address.rpartition(":")
+    with socket.create_server((host, int(port))):
+        node = group.make(1)
+        with pytest.raises(ConfigError, match="raft_listen_addr: cannot listen on"):
+            await node.start()
+    await group.start()
+    await group.leader()
+
+
+async def test_an_idle_group_keeps_its_leader_and_its_log(group) -> None:
+    await group.start()
+    leader = await group.leader()
+    await leader.propose(b"x")
+    await group.level()
+    before = [node.metrics() for node in group.nodes.values()]
+    await asyncio.sleep(2.0)
+    after = [node.metrics() for node in group.nodes.values()]
+    assert [(one.term, one.leader, one.writes) for one in after] == [
+        (one.term, one.leader, one.writes) for one in before
+    ]
+    for node in await group.followers():
+        assert node.seconds_since_leader() < 1.0
+    assert leader.seconds_since_leader() == 0.0
