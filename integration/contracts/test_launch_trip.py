@@ -146,7 +146,7 @@ SURVIVES: dict[str, Check | tuple[str, Check]] = {
     "slice": lambda s: (
         (s.cpus, s.memory_mb) == (2, 50)
         and [(t.rank, t.local_rank) for t in s.tasks] == [(4, 0), (5, 1)]
-        and s.tasks[1].env["SLURM_PROCID"] == "5"
+        and s.tasks[1].env["LOCAL_RANK"] == "1"
     ),
     "total_tasks": of("alone", env("NTASKS", "6")),
     "cpus_per_task": env("CPUS_PER_TASK", "1"),

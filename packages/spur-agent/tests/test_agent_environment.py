@@ -13,7 +13,7 @@ from spur_agent.share import Share, whole
 from spur_core.errors import RequestError
 from spur_core.ids import STEP_BATCH, STEP_EXTERN, STEP_INTERACTIVE
 from spur_proto import agent_pb2, common_pb2
-from spur_proto_lite.launch_spec import LaunchSpec
+from spur_proto_lite.launch_spec import MOST_TASKS, LaunchSpec
 
 pytestmark = pytest.mark.node
 
@@ -68,6 +68,14 @@ def env_of(spec, grant=None, here=HERE):
     pairs = [entry.decode().partition("=") for entry in build(spec, grant or Grant((0, 1), 900), here)]
     assert len({name for name, _, _ in pairs}) == len(pairs)
     return {name: value for name, _, value in pairs}
+
+
+def test_a_step_has_an_end_of_tasks_on_one_node():
+    spec = wire(step=0, script=b"")
+    del spec.slice.ranks[:]
+    spec.slice.ranks.extend(range(MOST_TASKS + 1))
+    with pytest.raises(RequestError, match=f"{MOST_TASKS + 1} tasks on one node"):
+        build_local(spec, [], (), Grant((0, 1), 900), RULES)
 
 
 def test_a_batch_script_sees_what_slurm_would_show_it():
@@ -194,7 +202,8 @@ def test_a_numbered_step_has_the_step_variables_and_leaves_ranks_to_the_tasks():
     local = build_local(spec, build(spec, Grant((0,), 1), HERE), (100,), Grant((0, 1), 900), RULES)
     assert [(t.rank, t.local_rank) for t in local.tasks] == [(2, 0), (3, 1)]
     task = local.tasks[1].env
-    assert (task["SLURM_PROCID"], task["SPUR_LOCALID"], env["SLURM_GTIDS"]) == ("3", "1", "2,3")
+    assert "SLURM_PROCID" not in task  # the supervisor's
+    assert env["SLURM_GTIDS"] == "2,3"
     assert "SLURM_GTIDS" not in task
     assert (task["LOCAL_RANK"], task["LOCAL_WORLD_SIZE"], task["SPUR_TASK_OFFSET"]) == ("1", "2", "2")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spur_agent.allocation import Grant, GresGrant, NoRoom
 from spur_agent.binding import NOWHERE, Places, bind_cpus, bind_gpus, mask_of, parse
 from spur_agent.cpu_places import read_places
-from spur_agent.share import Beside, Share, Wish, choose, cpu_count, gpu_ids, whole
+from spur_agent.share import MOST_OVERLAPPING, Beside, Share, Wish, choose, cpu_count, gpu_ids, whole
 from spur_core.errors import RequestError
 
 pytestmark = pytest.mark.node
@@ -67,6 +67,14 @@ def test_devices(asked, beside, gpus):
             choose(JOB, wish(gres=asked), [])
         return
     assert gpu_ids(choose(JOB, wish(gres=asked), beside).step) == gpus
+
+
+def test_there_is_an_end_to_overlapping():
+    running = [Beside(Grant((2,), 1), exact=False, overlap=True)] * (MOST_OVERLAPPING - 1)
+    choose(JOB, wish(overlap=True), [*running, exact(2)])
+    with pytest.raises(NoRoom, match=f"^{MOST_OVERLAPPING} overlapping steps of the job run here already"):
+        choose(JOB, wish(overlap=True), [*running, running[0]])
+    choose(JOB, wish(), [*running, running[0]])
 
 
 def test_counts():

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spur_core.ids import STEP_BATCH, RuntimeId
-from spur_proto_lite import control, notify, spawn, versions
+from spur_core.ids import STEP_BATCH, U32_MAX, RuntimeId
+from spur_proto_lite import control, framing, notify, spawn, versions
 from spur_proto_lite.descriptor import Descriptor
 from spur_proto_lite.errors import BadDocument, NewerFormat
-from spur_proto_lite.exits import ExitRecord
-from spur_proto_lite.launch_spec import LaunchSpec, RlimitSpec, TaskSpec
+from spur_proto_lite.exits import EpilogRecord, ExitRecord, TaskExit
+from spur_proto_lite.launch_spec import MOST_TASKS, LaunchSpec, RlimitSpec, TaskSpec
 from spur_proto_lite.record import Record
 
 RID = RuntimeId(7, 2, STEP_BATCH)
@@ -124,6 +124,34 @@ def test_a_request_needs_its_four_fields(gone):
 )
 def test_version_negotiation(theirs, agreed):
     assert versions.negotiate(*theirs, our_min=1, our_max=3) == agreed
+
+
+def test_what_is_said_about_all_tasks_fits_into_one_message():
+    most = tuple(
+        TaskExit(rank=U32_MAX - n, code=255, signal=64, exec_errno=133, ended_at=1796043910.5612996)
+        for n in range(MOST_TASKS)
+    )
+    ended = ExitRecord(code=255, tasks=most, started_at=1796043910.5612996, ended_at=1796043910.5612996)
+    epilog = EpilogRecord(ok=False, status=1, text="x" * 2000)
+    pids = tuple(range(4_194_304 - MOST_TASKS, 4_194_304))  # as large as the kernel makes them
+    request = control.decode_request(control.encode_request(7, control.QUERY, RID, {}))
+    for body in (
+        control.StartReply(task_pids=pids, exec_errnos=(133,) * MOST_TASKS),
+        control.QueryReply(state="exited", exit=ended, exit_seq=9, epilog=epilog),
+        control.WaitReply(exit=ended, exit_seq=9),
+    ):
+        framing.encode_message(control.encode_reply(request, body))
+    framing.encode_message(notify.Notification(rid=RID, seq=9, exit=ended, epilog=epilog).to_json())
+    assert (
+        LaunchSpec.decode(LaunchSpec(rid=RID, tasks=tasks(MOST_TASKS)).encode()).tasks[-1].rank
+        == MOST_TASKS - 1
+    )
+    with pytest.raises(BadDocument, match=f"{MOST_TASKS + 1} tasks; at most {MOST_TASKS}"):
+        LaunchSpec.decode(LaunchSpec(rid=RID, tasks=tasks(MOST_TASKS + 1)).encode())
+
+
+def tasks(count):
+    return tuple(TaskSpec(rank=n, local_rank=n) for n in range(count))
 
 
 def test_notification_and_answers():

@@ -92,7 +92,7 @@ def test_teardown_before_start(fast_node):
 
 
 def test_never_started_is_given_up(node):
-    session = node.spawn(node.script("touch ran\n", start_timeout_secs=0.05))
+    session = node.spawn(node.script("touch ran\n", start_timeout_secs=0.5))
     session.gone()
     assert session.events() == ["Prepared", "Abandoned"]
     assert not (node.work / "ran").exists()

@@ -57,7 +57,7 @@ def test_a_prolog_changes_the_task(fast_node, hook):
     """Each task runs it by itself, as the user, in the work directory, with the task's environment."""
     first = hook(
         "first",
-        'echo "export WHO=$SLURM_PROCID $(id -u) $PWD $SLURM_SCRIPT_CONTEXT $SITE"\n'
+        'echo "export WHO=$SLURM_PROCID $(id -u) $PWD $SITE"\n'
         "echo unset GONE\necho print hello from $SPUR_LOCALID\necho ignored\necho complaint >&2\n",
     )
     second = hook("second", 'echo "export SEEN=$WHO"\n')
@@ -74,7 +74,7 @@ def test_a_prolog_changes_the_task(fast_node, hook):
     assert ended.code == 0
     uid = fast_node.spec().uid
     for rank, local in ((4, 0), (9, 1)):
-        who = f"{rank} {uid} {fast_node.work} prolog_task x"
+        who = f"{rank} {uid} {fast_node.work} x"
         assert fast_node.read(f"out.{rank}") == f"hello from {local}\n{who}/none/{who}/\n"
         assert fast_node.read(f"err.{rank}") == "complaint\n"
 
@@ -156,7 +156,7 @@ def test_nothing_of_python_is_left_between_supervisor_and_program(fast_node, hoo
 
 def test_a_task_epilog_runs_behind_each_task(fast_node, hook):
     """As the user, with the task's numbers; before the step is cleaned up; its failure changes nothing."""
-    body = 'echo "$SLURM_PROCID $SLURM_TASK_PID $(id -u) $PWD $SLURM_SCRIPT_CONTEXT $SITE $(umask)" '
+    body = 'echo "$SLURM_PROCID $SLURM_TASK_PID $(id -u) $PWD $SITE $(umask)" '
     body += "> ep.$SLURM_PROCID\n"
     body += "echo gone wrong >&2\nexit 1\n"
     spec = fast_node.spec(
@@ -175,7 +175,7 @@ def test_a_task_epilog_runs_behind_each_task(fast_node, hook):
     uid = fast_node.spec().uid
     for rank, pid in zip((0, 5), reply.task_pids, strict=True):
         found = fast_node.read(f"ep.{rank}")
-        assert found == f"{rank} {pid} {uid} {fast_node.work} epilog_task x 0027\n"
+        assert found == f"{rank} {pid} {uid} {fast_node.work} x 0027\n"
         assert (fast_node.work / f"ep.{rank}").stat().st_uid == uid
     assert session.log().count("line='gone wrong'") == 2
     assert session.log().count("task_epilog_failed") == 2

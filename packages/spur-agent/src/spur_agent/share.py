@@ -6,9 +6,13 @@ step of the attempt uses, as far as there are so many.  Countable resources are 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spur_agent.allocation import Grant, GresGrant, NoRoom
+
+#: Steps of one attempt that may run here at once without a CPU of their own.  Each has a supervisor
+#: of some MiB, which is in no limit of the job's.
+MOST_OVERLAPPING: Final = 256
 
 #: (name, type, count); an empty type takes any.
 GresWish = tuple[str, str, int]
@@ -48,9 +52,13 @@ def choose(job: Grant, wish: Wish, beside: Iterable[Beside]) -> Share:
     """Pick the step's part of the job's holding.
 
     Raises:
-        NoRoom: more of a countable resource is asked for than the job has here.
+        NoRoom: more of a countable resource is asked for than the job has here, or a further overlapping
+            step is one too many.
     """
+    beside = list(beside)
     others = [one for one in beside if not one.overlap]
+    if wish.overlap and len(beside) - len(others) >= MOST_OVERLAPPING:
+        raise NoRoom(f"{MOST_OVERLAPPING} overlapping steps of the job run here already; let one end first")
     cpus = job.cpu_ids
     if wish.exact and 0 < wish.cpus < len(cpus):
         used = Counter(cpu for one in others if one.exact for cpu in one.grant.cpu_ids)

@@ -8,7 +8,7 @@ from spur_agent.share import Share, gpu_ids
 from spur_core.errors import RequestError
 from spur_core.ids import is_numbered
 from spur_proto import agent_pb2
-from spur_proto_lite.launch_spec import TaskSpec
+from spur_proto_lite.launch_spec import MOST_TASKS, TaskSpec
 from spur_proto_lite.record import EMPTY
 
 #: Each names devices by index; all get the same list, since a counted GPU has no known vendor.
@@ -33,11 +33,13 @@ def make(wire: agent_pb2.LaunchSpec, share: Share, pinned: bool, places: binding
         pinned: the share's CPU numbers are real.
 
     Raises:
-        RequestError: a binding that does not exist or does not fit.
+        RequestError: too many tasks, or a binding that does not exist or does not fit.
     """
     if wire.hold or not is_numbered(wire.rid.step_id):
         return TaskPlan()
     ranks = list(wire.slice.ranks) or [0]
+    if len(ranks) > MOST_TASKS:
+        raise RequestError(f"{len(ranks)} tasks on one node: of one step at most {MOST_TASKS} run on a node")
     shape = wire.shape
     bound = binding.bind_cpus(
         binding.parse(shape.cpu_bind),
@@ -52,7 +54,7 @@ def make(wire: agent_pb2.LaunchSpec, share: Share, pinned: bool, places: binding
         raise RequestError("a rank has an empty command of its own")
     tasks = []
     for local, rank in enumerate(ranks):
-        env = task_env(rank, local, ranks)
+        env = task_env(local, ranks)
         if gpus is not None:
             env.update(dict.fromkeys(VISIBLE, ",".join(map(str, gpus[local]))))
         tasks.append(
@@ -79,17 +81,15 @@ def _bind_words(bound: binding.BoundTasks) -> dict[str, str]:
     }
 
 
-def task_env(rank: int, local: int, ranks: Sequence[int]) -> dict[str, str]:
-    """What one task's environment has beside the step's."""
-    env = {
+def task_env(local: int, ranks: Sequence[int]) -> dict[str, str]:
+    """What one task's environment has beside the step's; its numbers as Slurm names them come from the
+    supervisor."""
+    return {
         "LOCAL_RANK": str(local),
         "LOCAL_WORLD_SIZE": str(len(ranks)),
         "NPROC_PER_NODE": str(len(ranks)),
         "SPUR_TASK_OFFSET": str(ranks[0]),
     }
-    for name, value in (("PROCID", str(rank)), ("LOCALID", str(local))):
-        env[f"SLURM_{name}"] = env[f"SPUR_{name}"] = value
-    return env
 
 
 def text(data: bytes) -> str:

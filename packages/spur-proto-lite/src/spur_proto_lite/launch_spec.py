@@ -31,10 +31,16 @@ class TaskSpec(Record):
 nests(TaskSpec)
 
 
+#: Tasks of one step on one node (Slurm: 512).  What is said about all of them, their exits for example, must
+#: fit into one message.
+MOST_TASKS = 8192
+
+
 class HookSpec(Record):
     """Scripts that run one after the other, each with a time limit of its own, seconds."""
 
     paths: tuple[str, ...] = ()
+    #: All of it for an epilog; of a task's scripts what is laid over the task's.
     env: Mapping[str, str] = EMPTY
     timeout_secs: float = 600.0
 
@@ -84,7 +90,7 @@ class LaunchSpec(Record):
     script_args: tuple[str, ...] = ()
     #: Program (looked up in the job's PATH) and its arguments.
     argv: tuple[str, ...] = ()
-    #: The whole environment; nothing is added but `tasks[].env`.
+    #: The whole environment; nothing is added but each task's numbers and `tasks[].env`.
     env: Mapping[str, str] = EMPTY
     #: May be "": per-job scratch.
     work_dir: str = ""
@@ -197,4 +203,7 @@ class LaunchSpec(Record):
                 raise NewerFormat(
                     f"launch.json has format {version}; {LAUNCH_FORMAT} is the newest known here"
                 )
-        return cls.from_json(value)
+        spec = cls.from_json(value)
+        if len(spec.tasks) > MOST_TASKS:
+            raise BadDocument(f"launch.json: {len(spec.tasks)} tasks; at most {MOST_TASKS} run on one node")
+        return spec

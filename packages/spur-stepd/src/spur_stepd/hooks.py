@@ -38,11 +38,6 @@ _READ_SIZE = 1 << 14
 _PIPE_READS = 5
 
 
-def context(name: str) -> dict[str, str]:
-    """The variables that tell a script where it runs, for example "epilog_slurmd"."""
-    return {"SPUR_SCRIPT_CONTEXT": name, "SLURM_SCRIPT_CONTEXT": name}
-
-
 class Hooks:
     """Starts runs of hooks; what they all need."""
 

@@ -13,7 +13,6 @@ from spur_core.lean import partial
 from spur_core.linux import cgroup
 from spur_proto_lite.exits import EpilogRecord
 from spur_proto_lite.paths import SessionPaths
-from spur_stepd.hooks import context
 from spur_stepd.log import say
 from spur_stepd.siblings import Siblings
 
@@ -31,7 +30,6 @@ SIBLING_PATIENCE = 30.0
 GROUP_PATIENCE = 10.0
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.25
-_CONTEXT = "epilog_slurmd"
 
 
 class Lifetime:
@@ -121,9 +119,8 @@ class Lifetime:
         except OSError as error:
             # Run it all the same: what a missing mark risks is a second run should this process die.
             say("epilog_not_marked", error=error)
-        env = {**context(_CONTEXT), **hook.env}
         become = self._privileges.become_root_for_good
-        self._hooks.start("epilog", hook, env, directory, become, now, done)
+        self._hooks.start("epilog", hook, hook.env, directory, become, now, done)
         faults.after("epilog")
 
     def _mark(self) -> None:

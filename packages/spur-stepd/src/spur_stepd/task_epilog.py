@@ -26,7 +26,7 @@ def start(
     own = next(one for one in spec.task_list() if one.rank == rank)
     pid = next(one.pid for one in launched.tasks if one.rank == rank)
     hook = spec.task_epilog
-    env = {**task.variables(spec, own, pid), **hooks.context("epilog_task"), **hook.env}
+    env = {**task.variables(spec, own, pid), **hook.env}
     runner.start(
         "task_epilog",
         hook,

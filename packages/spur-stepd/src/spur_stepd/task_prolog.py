@@ -18,7 +18,6 @@ import time
 
 from spur_core.lean import namedtuple, signal
 from spur_stepd import words
-from spur_stepd.hooks import context
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -36,7 +35,6 @@ else:
 
 #: Bytes of output that are looked at; a script that writes more is not listened to any longer.
 OUTPUT_LIMIT = 1 << 20
-_CONTEXT = "prolog_task"
 
 
 def parse(output: bytes) -> Changes:
@@ -74,10 +72,10 @@ def run(hook: HookSpec, env: dict[bytes, bytes]) -> int:
     Returns:
         0, or the exit code of the task for the one that failed; its standard error says so.
     """
-    overlay = {**context(_CONTEXT), **hook.env}
+    overlay = words.raw_map(hook.env)
     for path in hook.paths:
         try:
-            output, code, how = _run_one(path, {**env, **words.raw_map(overlay)}, hook.timeout_secs)
+            output, code, how = _run_one(path, {**env, **overlay}, hook.timeout_secs)
         except OSError as error:
             output, code, how = b"", 1, error.strerror or str(error)
         changes = parse(output)
