@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from spur_core.errors import BusyError, SpurError
+from spur_core.errors import BusyError
 from spur_ctld.office import Office
 from spur_ctld.replication.roles import Role
 from spur_ctld.site import Site
@@ -32,7 +32,7 @@ class Leadership:
         self._office: Office | None = None
         self._wake = asyncio.Event()
         self._settled: list[asyncio.Future[None]] = []
-        self._failure: SpurError | None = None
+        self._failure: Exception | None = None
         self._task: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
         #: Held while an office is being closed, which is not to be broken off in the middle.
@@ -73,7 +73,7 @@ class Leadership:
         """Return when an office is open.
 
         Raises:
-            SpurError: the only controller could not open it.
+            Exception: why the only controller could not open it.
         """
         while not self.open:
             if self._failure is not None:
@@ -107,7 +107,7 @@ class Leadership:
             await office.open()
         except Exception as error:
             await self._close()
-            if self._alone and isinstance(error, SpurError):
+            if self._alone:
                 self._failure = error
                 self._tell()
                 return

@@ -235,6 +235,28 @@ async def test_without_a_majority_there_are_stale_reads_only(trio):
     assert (ping.member_id, ping.role, len(ping.members)) == (alone, "backup", 3)
 
 
+async def test_a_call_that_could_not_leave_waits_for_the_next_leader(trio):
+    """The follower has not noticed yet that the leader is gone."""
+    asked = trio.followers[0]
+    trio.ask(asked)
+    await trio.submit()
+    await trio.kill(trio.leader)
+    assert await trio.submit() == 2
+    answer = await trio.stub.GetNodes(pb.GetNodesRequest(), metadata=trio.user())
+    assert list(answer.nodes) == []
+
+
+async def test_loads_are_shown_by_every_member(trio):
+    """Only the leader hears of them."""
+    agent = await trio.add_agent("n1")
+    request = pb.HeartbeatRequest(node=agent.name, boot_id="boot-1", cpu_load=250, free_memory_mb=77)
+    await trio.stub.Heartbeat(request, metadata=trio.as_node("n1"))
+    for at in (1, 2, 3):
+        trio.ask(at)
+        (node,) = (await trio.stub.GetNodes(pb.GetNodesRequest(), metadata=trio.user())).nodes
+        assert node.free_memory_mb == 77
+
+
 async def test_ping_and_takeover(trio):
     for at in (1, 2, 3):
         trio.ask(at)

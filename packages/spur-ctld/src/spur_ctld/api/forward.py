@@ -28,6 +28,9 @@ _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
 )
 
+#: gRPC's words for a call that it could not even begin to send.
+_UNSENT: Final = "failed to connect to all addresses"
+
 Metadata = Sequence[tuple[str, Any]]
 
 
@@ -38,6 +41,15 @@ class LeaderLost(BusyError):
 
     def __init__(self) -> None:
         super().__init__("the leading controller was lost during the call; ask again")
+
+
+class LeaderUnreached(BusyError):
+    """The call never left: nothing listens at the leader's address."""
+
+    code = "leader_unreached"
+
+    def __init__(self) -> None:
+        super().__init__("the leading controller does not answer; ask again")
 
 
 class Answered(SpurError):
@@ -116,9 +128,9 @@ class Forwarder:
 
         Raises:
             Answered: it is a status.
-            LeaderLost: the leader changed meanwhile.
+            LeaderUnreached: the call never left.
+            LeaderLost: the leader changed meanwhile, or the connection broke.
         """
-        await context.send_initial_metadata(((LEADER_KEY, address),))
         call = self._channel(address).unary_unary(method)(
             data, metadata=self._metadata(context, peer), timeout=time_left(context)
         )
@@ -126,9 +138,8 @@ class Forwarder:
         self._flights.add(flight)
         try:
             answer: bytes = await call
-            return answer
         except aio.AioRpcError as error:
-            raise _outcome(error, flight) from None
+            raise await _outcome(error, flight, context) from None
         except asyncio.CancelledError:
             if flight.lost:
                 raise LeaderLost from None
@@ -136,22 +147,27 @@ class Forwarder:
             raise
         finally:
             self._flights.discard(flight)
+        await _name_leader(context, address)
+        return answer
 
     async def stream(
         self, address: str, method: str, data: bytes, context: Any, peer: str
     ) -> AsyncIterator[bytes]:
         """The leader's answers, as bytes, one by one.  Raises as `unary` does."""
-        await context.send_initial_metadata(((LEADER_KEY, address),))
         call = self._channel(address).unary_stream(method)(
             data, metadata=self._metadata(context, peer), timeout=time_left(context, None)
         )
         flight = _Flight(address, call)
         self._flights.add(flight)
+        named = False
         try:
             async for answer in call:
+                if not named:
+                    await _name_leader(context, address)
+                    named = True
                 yield answer
         except aio.AioRpcError as error:
-            raise _outcome(error, flight) from None
+            raise await _outcome(error, flight, None if named else context) from None
         except asyncio.CancelledError:
             if flight.lost:
                 raise LeaderLost from None
@@ -161,10 +177,21 @@ class Forwarder:
             self._flights.discard(flight)
 
 
-def _outcome(error: aio.AioRpcError, flight: _Flight) -> SpurError:
-    if flight.lost or error.code() is grpc.StatusCode.CANCELLED:
+async def _name_leader(context: Any, address: str) -> None:
+    """The caller shall go there directly next time."""
+    await context.send_initial_metadata(((LEADER_KEY, address),))
+
+
+async def _outcome(error: aio.AioRpcError, flight: _Flight, context: Any | None) -> SpurError:
+    """What a failed call means.  `context`: of a caller that has not been told who leads."""
+    answered = Answered(error)
+    if not answered.trailing and error.code() is grpc.StatusCode.UNAVAILABLE:
+        return LeaderUnreached() if _UNSENT in answered.text else LeaderLost()
+    if flight.lost or (not answered.trailing and error.code() is grpc.StatusCode.CANCELLED):
         return LeaderLost()
-    return Answered(error)
+    if context is not None:
+        await _name_leader(context, flight.address)
+    return answered
 
 
 def time_left(context: Any, otherwise: float | None = MOST_SECS) -> float | None:

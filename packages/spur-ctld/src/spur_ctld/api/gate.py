@@ -16,7 +16,7 @@ from spur_auth.verify import verify
 from spur_core.errors import BusyError, RequestError
 from spur_ctld.api import grpc_errors
 from spur_ctld.api.caller import CALLER, FORWARDED, PEER, REQUEST, USER_KEY, GateRules, identify
-from spur_ctld.api.forward import FORWARDED_KEY, PEER_KEY, Answered, Forwarder, time_left
+from spur_ctld.api.forward import FORWARDED_KEY, PEER_KEY, Answered, Forwarder, LeaderUnreached, time_left
 from spur_ctld.api.routing import LEADER_KEY, LEADER_WAIT_SECS, ROUTES, NoLeader, Route, Router
 from spur_ctld.replication.errors import NotLeader, Unknown
 
@@ -129,9 +129,9 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         route = Route.LOCAL if ways is None else ROUTES[method]
         if inner.unary_unary is not None:
             behaviour = inner.unary_unary
-            if ways is not None and route is Route.LEADER:
+            if ways is not None and route in (Route.LEADER, Route.HEARD):
                 # The request stays as it came until it is known who reads it.
-                led = self._led_unary(method, behaviour, parse, write, ways)
+                led = self._led_unary(method, behaviour, parse, write, ways, aged=route is Route.HEARD)
                 return grpc.unary_unary_rpc_method_handler(self._unary(method, led))
             if ways is not None and route is Route.READ:
                 behaviour = self._fresh(behaviour, ways)
@@ -179,13 +179,25 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         parse: Callable[[bytes], Any],
         write: Callable[[Any], bytes],
         ways: Ways,
+        *,
+        aged: bool,
     ) -> Any:
+        """`aged`: a caller may have what is here, however old."""
+
         async def run(data: bytes, context: Any) -> bytes:
-            place = await ways.router.place(time_left(context) or 0.0, forwarded=FORWARDED.get())
+            loop = asyncio.get_running_loop()
+            end = loop.time() + min(time_left(context) or 0.0, LEADER_WAIT_SECS)
             request = parse(data)
             _require_whole(method, request)
-            if place:
-                return await ways.forwarder.unary(place, method, data, context, PEER.get())
+            if aged and _asked(context, STALE_OK_KEY) == "1":
+                context.set_trailing_metadata(((STALE_KEY, ways.age()),))
+                return write(await behaviour(request, context))
+            while place := await ways.router.place(end - loop.time(), forwarded=FORWARDED.get()):
+                try:
+                    return await ways.forwarder.unary(place, method, data, context, PEER.get())
+                except LeaderUnreached:
+                    # It has certainly not been carried out; soon there is another leader.
+                    await ways.router.other_than(place, end - loop.time())
             return write(await behaviour(request, context))
 
         return run

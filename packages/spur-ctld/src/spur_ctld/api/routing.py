@@ -18,6 +18,7 @@ class Route(Enum):
     LOCAL = "whoever is asked"
     READ = "whoever is asked, once its state shows everything that was acknowledged before"
     LEADER = "the leader only; others pass the call on, once"
+    HEARD = "the leader, for the sake of what it heard of nodes; whoever is asked, if that may be missing"
 
 
 _C = "/slurm.SlurmController/"
@@ -28,7 +29,8 @@ ROUTES: Final[dict[str, Route]] = {
     _C + "Takeover": Route.LOCAL,
     _C + "GetJobs": Route.READ,
     _C + "GetJobSteps": Route.READ,
-    _C + "GetNodes": Route.READ,
+    # Loads and free memory are the leader's memory.
+    _C + "GetNodes": Route.HEARD,
     _C + "GetPartitions": Route.READ,
     _C + "GetConfig": Route.READ,
     _C + "SubmitJob": Route.LEADER,
@@ -108,6 +110,25 @@ class Router:
         """The leader's address for clients when another controller leads; empty otherwise."""
         return (self._node.leader_client() or "") if self._node.leader() != self._own else ""
 
+    async def other_than(self, address: str, wait_secs: float) -> None:
+        """Return when the leader is not at `address` any more.
+
+        Raises:
+            NoLeader: it still is after `wait_secs`.
+        """
+        end = asyncio.get_running_loop().time() + wait_secs
+        while self.hint() == address:
+            await self._change(end)
+
+    async def _change(self, end: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout_at(end):
+                await waiter
+        except TimeoutError:
+            raise NoLeader from None
+
     async def place(self, wait_secs: float, *, forwarded: bool) -> str:
         """Where a call for the leader is answered: empty = here, else that address.
 
@@ -127,11 +148,5 @@ class Router:
                 raise NotTheLeader
             if leader is not None and leader != self._own and (address := self.hint()):
                 return address
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._waiters.append(waiter)
-            try:
-                async with asyncio.timeout_at(end):
-                    await waiter
-            except TimeoutError:
-                raise NoLeader from None
+            await self._change(end)
         return ""
