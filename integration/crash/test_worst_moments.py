@@ -11,6 +11,8 @@ from testkit.crash_cluster import BIN, supervisor_in
 
 pytestmark = pytest.mark.node
 
+#: After a failed launch there is another one without long pauses.
+SOON = {"controller": {"dispatch_reject_cooldown_secs": "0", "max_launch_backoff_secs": "1"}}
 #: The supervisor dies when user code runs and the agent has not been told.
 BEFORE_START_ANSWER = """
 answer = requests.Requests.answer_starts
@@ -43,7 +45,7 @@ def test_supervisor_killed_between_start_and_its_answer(crash: Any) -> None:
 
 def test_supervisor_killed_before_it_recorded_the_start(crash: Any) -> None:
     """Nothing of it is left, groups included; the same restart is launched again, elsewhere."""
-    cluster = crash(nodes=2, fault=BEFORE_STARTED)
+    cluster = crash(nodes=2, fault=BEFORE_STARTED, settings=SOON)
     job = cluster.submit("exit 3")
     cluster.settle()
     assert cluster.faults({job: 3}, set()) == []
@@ -240,7 +242,7 @@ def test_a_step_ends_while_its_agent_is_dead_and_its_client_still_has_it_all(cra
 
 def test_the_output_is_not_kept_long_once_it_was_sent(crash: Any) -> None:
     """The agent dies between the last word to the client and the end of the session."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, waits={"spur_agent.keeper.COME_BACK_SECS": 2.0})
     assert cluster.run("srun", "sh", "-c", cluster.body("echo one")).stdout == "one\n"
     cluster.kill("spurd-node1")
     assert cluster.sessions(), "it is kept for a client that may have missed the end"
@@ -266,7 +268,7 @@ def test_a_launch_that_finds_no_agent_is_no_run(crash: Any) -> None:
 
 def test_salloc_waits_on_when_its_launch_fails(crash: Any) -> None:
     """An agent dies in the launch: the allocation goes back to the queue, and its client with it."""
-    cluster = crash(nodes=1, settings={"controller": {"dispatch_reject_cooldown_secs": "0"}})
+    cluster = crash(nodes=1, settings=SOON)
     cluster.kill("spurd-node1")
     cluster.start("spurd-node1", wait=True, faults="crash_after:spawned")
     salloc = _start(cluster, "salloc", "sh", "-c", cluster.body("exit 3"))
