@@ -249,6 +249,14 @@ def test_what_replaces_a_tail_is_written_again() -> None:
     assert (made.first, made.entries) == (2, (Entry(2, 2, b"new"),))
 
 
+def test_what_replaces_durable_entries_is_not_durable_yet() -> None:
+    member = core(2, term=1, entries=log_of(1, 1, 1))
+    member.step(Append(1, 2, 2, Position(1, 1), (Entry(2, 2, b"new"),), 2))
+    assert (member.commit, [entry.index for entry in member.committed(10)]) == (2, [1])
+    settle(member)
+    assert [entry.data for entry in member.committed(10)] == [b"1", b"new"]
+
+
 def test_a_commit_index_never_goes_back() -> None:
     member = core(2, term=1)
     member.step(Append(1, 2, 1, ORIGIN, tuple(log_of(1, 1)), 2))
