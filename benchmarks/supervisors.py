@@ -98,22 +98,67 @@ async def _mode(mode: str, count: int, pss: Callable[[int], float]) -> tuple[lis
 
 
 def _spread(seconds: list[float]) -> str:
+    """min / p50 / p99: on a machine with other work only the first says something."""
     ordered = sorted(seconds)
     p99 = ordered[min(len(ordered) - 1, round(len(ordered) * 0.99))]
-    return f"{statistics.median(ordered) * 1e3:.1f} / {p99 * 1e3:.1f} ms"
+    return f"{ordered[0] * 1e3:.1f} / {statistics.median(ordered) * 1e3:.1f} / {p99 * 1e3:.1f} ms"
+
+
+#: What a supervisor needs of the standard library, and nothing of ours.
+_STDLIB = (
+    "import _ctypes, _functools, _json, _signal, _socket, _struct, errno, fcntl, gc, os, resource, select,"
+    " termios"
+)
+
+
+def bare_rows(pss: Callable[[int], float], count: int = 40) -> list[tuple[str, str, str]]:
+    """What an idle interpreter costs, started as `spurstepd` starts it: the floor of exec mode."""
+    rows = []
+    flags = [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c"]
+    for what, code in (("a bare interpreter", "pass"), ("… with what a supervisor needs of Python", _STDLIB)):
+        took = []
+        for _ in range(count):
+            begun = time.perf_counter()
+            subprocess.run([*flags, code], check=True)
+            took.append(time.perf_counter() - begun)
+        waiting = [
+            subprocess.Popen(
+                [*flags, f"{code}\nimport sys; sys.stdout.write('1'); sys.stdout.flush(); sys.stdin.read()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            for _ in range(count)
+        ]
+        try:
+            for process in waiting:
+                assert process.stdout is not None
+                process.stdout.read(1)
+            size = statistics.median(pss(process.pid) for process in waiting)
+        finally:
+            for process in waiting:
+                process.communicate()
+        rows.append(
+            (
+                f"{what}: start and end, min / p50",
+                f"{min(took) * 1e3:.1f} / {statistics.median(took) * 1e3:.1f} ms",
+                "",
+            )
+        )
+        rows.append((f"{what}: PSS with {count} running (median)", f"{size:.2f} MiB", ""))
+    return rows
 
 
 def spawn_rows(pss: Callable[[int], float]) -> list[tuple[str, str, str]]:
     """Latency and memory in both modes."""
-    rows = []
+    rows = bare_rows(pss)
     for mode, count, budget in (
         ("spawner", SESSIONS, ("10 ms", "2.5 MiB")),
         ("exec", 40, ("40 ms", "5.5 MiB")),
     ):
         ready, start, size = asyncio.run(_mode(mode, count, pss))
         rows += [
-            (f"supervisor by {mode}, spawn to ready, p50 / p99 of {count}", _spread(ready), budget[0]),
-            (f"supervisor by {mode}, `start` to its answer, p50 / p99", _spread(start), ""),
+            (f"supervisor by {mode}, spawn to ready, min / p50 / p99 of {count}", _spread(ready), budget[0]),
+            (f"supervisor by {mode}, `start` to its answer, min / p50 / p99", _spread(start), ""),
             (f"supervisor by {mode}, PSS with {count} running (median)", f"{size:.2f} MiB", budget[1]),
         ]
     for tree in Path("/sys/fs/cgroup").glob(f"*/{CGROUPS}"):

@@ -1,7 +1,6 @@
 """JSON by the C half of the standard library's `json` alone.
 
-`json` itself loads `re`, `enum`, `functools` and `collections`, which is a fifth of a supervisor's memory
-and a third of its way to readiness.
+`json` itself loads `re`, `enum`, `functools` and `collections`, a fifth of a supervisor's memory.
 """
 
 from __future__ import annotations
