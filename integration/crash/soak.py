@@ -1,11 +1,12 @@
 """Kill daemons at random under load, then look whether anything was lost, doubled, hurt or left behind.
 
-    python integration/crash/soak.py [--scenario mixed|agents|supervisors|all] [--minutes N] [--seed S]
+    python integration/crash/soak.py [--scenario NAME|all] [--minutes N] [--seed S]
     python integration/crash/soak.py --scenario replication [--rounds N] [--seed S]
 
 mixed: daemons and supervisors, one and several at once, at random and at chosen instants, under batch jobs.
 agents: an agent every 2 s, under jobs of every kind; nothing may come of it.
 supervisors: one of a certain step every second, under jobs of every kind; each step's policy must come of it.
+controllers: one of three, or an agent, every 5 s; the history must tell what the jobs wrote.
 replication: three members of the replicated log alone, killed, paused and cut off; not part of `all`.
 
 The seed is printed; with the same seed the same things are killed in the same order, the instants of the
@@ -24,7 +25,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -32,7 +33,9 @@ if __package__ in (None, ""):
 
 import replication_soak
 from deaths import AgentDeaths, Deaths, SupervisorDeaths
+from failover_soak import FailoverDeaths
 from testkit.crash_cluster import CONTROLLER, CrashCluster, supervisor_in
+from testkit.ha_cluster import HaCluster
 
 
 class Soak:
@@ -206,11 +209,17 @@ class Soak:
 
 
 class Scenario(NamedTuple):
-    """A named soak: how many nodes it has, and what it takes to make one run."""
+    """A named soak: how many nodes and controllers it has, and what it takes to make one run."""
 
     nodes: int
     cpus: int
-    make: Callable[[CrashCluster, int, float, frozenset[str]], "Soak | Deaths"]
+    make: Callable[[Any, int, float, frozenset[str]], "Soak | Deaths | FailoverDeaths"]
+    controllers: int = 1
+
+    def cluster(self, folder: Path) -> CrashCluster:
+        """A new one, not started."""
+        kind = HaCluster if self.controllers > 1 else CrashCluster
+        return kind(folder, nodes=self.nodes, cpus=self.cpus, controllers=self.controllers)
 
 
 def _deaths(kind: type[AgentDeaths | SupervisorDeaths]) -> Scenario:
@@ -223,10 +232,16 @@ def _deaths(kind: type[AgentDeaths | SupervisorDeaths]) -> Scenario:
     return Scenario(4, 32, make)
 
 
+def _failovers(cluster: HaCluster, seed: int, seconds: float, _: frozenset[str]) -> FailoverDeaths:
+    """1,000 jobs in five minutes, as many less in less time."""
+    return FailoverDeaths(cluster, seed, seconds, max(30, round(1000 * min(1.0, seconds / 300))))
+
+
 SCENARIOS = {
     "mixed": Scenario(2, 8, Soak),
     "agents": _deaths(AgentDeaths),
     "supervisors": _deaths(SupervisorDeaths),
+    "controllers": Scenario(4, 16, _failovers, controllers=3),
 }
 
 
@@ -237,7 +252,7 @@ def soak(
     base = Path(tempfile.mkdtemp(prefix="soak-", dir="/tmp"))
     base.chmod(0o755)
     chosen = SCENARIOS[scenario]
-    cluster = CrashCluster(base / "c", nodes=chosen.nodes, cpus=chosen.cpus)
+    cluster = chosen.cluster(base / "c")
     try:
         cluster.start_all()
         run = chosen.make(cluster, seed, seconds, only)
