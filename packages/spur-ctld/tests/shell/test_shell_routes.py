@@ -24,6 +24,7 @@ def test_what_changes_anything_goes_to_the_leader():
         "GetJobs",
         "GetJobSteps",
         "GetNodes",
+        "GetJobHistory",
         "GetPartitions",
         "GetConfig",
     }

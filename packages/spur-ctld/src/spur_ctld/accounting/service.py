@@ -41,7 +41,8 @@ class HistoryService(accounting_pb2_grpc.SlurmAccountingServicer):
         self._clock = clock
 
     async def GetJobHistory(self, request: pb.GetJobHistoryRequest, context: Any) -> pb.GetJobHistoryResponse:
-        await self._writer.flushed(CATCH_UP_SECS)
+        if self._writer.running:
+            await self._writer.flushed(CATCH_UP_SECS)
         try:
             response = await history.find(self._writer.engine, self._cluster, request)
         except (sa.exc.SQLAlchemyError, OSError) as error:

@@ -100,6 +100,11 @@ class OutboxWriter:
         self.problem = _NOT_YET
         await self.engine.dispose()
 
+    @property
+    def running(self) -> bool:
+        """Whether this controller writes; of several only the leader does."""
+        return self._task is not None
+
     def notify(self) -> None:
         """The outbox may have grown."""
         self._wake.set()

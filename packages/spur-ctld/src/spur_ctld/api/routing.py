@@ -18,7 +18,7 @@ class Route(Enum):
     LOCAL = "whoever is asked"
     READ = "whoever is asked, once its state shows everything that was acknowledged before"
     LEADER = "the leader only; others pass the call on, once"
-    HEARD = "the leader, for the sake of what it heard of nodes; whoever is asked, if that may be missing"
+    HEARD = "the leader, for what only it has heard or written; whoever is asked, if that may be missing"
 
 
 _C = "/slurm.SlurmController/"
@@ -54,7 +54,7 @@ ROUTES: Final[dict[str, Route]] = {
     _C + "ReportJobStatus": Route.LEADER,
     _C + "ReportStepdRecovery": Route.LEADER,
     # The leader writes the books, so it knows whether they are complete.
-    "/slurm.SlurmAccounting/GetJobHistory": Route.LEADER,
+    "/slurm.SlurmAccounting/GetJobHistory": Route.HEARD,
 }
 
 
