@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spur_core.errors import StateError
+from spur_ctld.raft_tools.survey import survey
 from spur_ctld.replication.api import Stored
 from spur_ctld.replication.errors import CorruptLog
 from spur_ctld.replication.files import Files
@@ -202,11 +203,20 @@ def test_no_damage_is_taken_for_less_than_was_acknowledged(data: st.DataObject) 
         else:
             other = data.draw(st.sampled_from(sorted(content)))
             path.write_bytes(content[other])
+        seen = survey(state_dir)
         opened = open_or_say(state_dir)
         if isinstance(opened, str):
+            # Whose directory it should be is known to the configuration alone.
+            assert seen.problems or name == "meta", "what refuses a start is shown beforehand"
             assert "\n" not in opened
             assert str(state_dir) in opened
             return
+        assert all("/snap/" in problem for problem in seen.problems), "the older snapshot is enough"
+        assert (seen.hard, seen.base, seen.entries) == (
+            opened.stored.hard,
+            opened.stored.base,
+            opened.stored.entries,
+        )
         opened.log.close()
         opened.lock.release()
         last = opened.stored.base.index + len(opened.stored.entries)
