@@ -185,6 +185,10 @@ def test_a_frozen_controller_costs_a_second_and_no_majority_is_told(ha: Any) -> 
             done, secs = cluster.timed("squeue", "-h", SPUR_RETRY_SECS="1")
             assert done.returncode == 1
             assert secs < 20
+            done, _ = cluster.timed("sinfo", "-h", SPUR_STALE_OK="1")
+            assert done.returncode == 0, done.stderr
+            assert "node[1-3]" in done.stdout
+            assert "has not heard of a leader for" in done.stderr
             pinged = cluster.run("scontrol", "ping")
             assert pinged.returncode == 0
             assert pinged.stdout.count("is DOWN") == 2

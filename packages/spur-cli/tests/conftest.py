@@ -54,6 +54,7 @@ class Peer:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.requests: list[tuple[str, Any, dict[str, str]]] = []
+        self.trailing: tuple[tuple[str, str], ...] = ()
         self.lock = threading.Lock()
         self._server = grpc.server(ThreadPoolExecutor(8))
         self._server.add_generic_rpc_handlers((_Handlers(self),))
@@ -101,6 +102,7 @@ class _Handlers(grpc.GenericRpcHandler):
             answer = self._peer.answers.get(method)
             if answer is None:
                 context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not scripted")
+            context.set_trailing_metadata(self._peer.trailing)
             try:
                 return answer(request) if callable(answer) else answer
             except Refuse as refusal:

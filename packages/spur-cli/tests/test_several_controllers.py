@@ -198,6 +198,19 @@ def test_one_controller_without_a_leader_is_waited_for(cli, peer, refuse):
     assert "no leader" in result.err
 
 
+def test_a_listing_may_be_old_only_for_who_says_so(cli, peer):
+    peer.answers["GetJobs"] = pb.GetJobsResponse()
+    peer.trailing = (("x-spur-stale", "applied=7 silent=12.3"),)
+    told = f"squeue: warning: {peer.address} has not heard of a leader for 12.3 s; what it shows may be old\n"
+    assert cli("squeue", "-h", env={"SPUR_STALE_OK": "1"}) == (0, "", told)
+    assert peer.metadata("GetJobs")["x-spur-stale-ok"] == "1"
+    peer.trailing = (("x-spur-stale", "applied=7 silent=0.1"),)
+    assert cli("squeue", "-h", env={"SPUR_STALE_OK": "1"}) == (0, "", "")
+    peer.trailing = ()
+    assert cli("squeue", "-h") == (0, "", "")
+    assert "x-spur-stale-ok" not in peer.metadata("GetJobs")
+
+
 @pytest.mark.parametrize("text", ["x", "-1", "nan", "inf"])
 def test_a_bad_patience_is_told(cli, text):
     assert cli("squeue", env={"SPUR_RETRY_SECS": text}) == (

@@ -22,7 +22,11 @@ LEARN_SECS = 5.0
 FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
 #: Methods that change nothing.
 READS = ("Get", "List", "Watch", "Ping", "Stream")
-REQUEST_KEY = "x-spur-request-id"
+REQUEST_KEY, LEADER_KEY = "x-spur-request-id", "x-spur-leader"
+#: Set to 1, listings may be answered by a controller that is out of touch with the others; they then say so.
+STALE_NAME, STALE_OK_KEY, STALE_KEY = "SPUR_STALE_OK", "x-spur-stale-ok", "x-spur-stale"
+#: The leader of a group that is well is never silent for so long.
+STALE_SECS = 2.0
 CONTROLLER = "slurm.SlurmController"
 ACCOUNTING = "slurm.SlurmAccounting"
 AGENT = "slurm.SlurmAgent"
@@ -63,6 +67,7 @@ class Transport:
         self._channels: dict[str, Any] = {}
         self._learned = False
         self._quick = False
+        self._told_stale = False
 
     @property
     def quick(self) -> bool:
@@ -79,7 +84,7 @@ class Transport:
         twin._retry_secs = 0.0
         twin._metadata = self.metadata()
         twin._channels = self._channels
-        twin._learned = True
+        twin._learned = twin._told_stale = True
         return twin
 
     def metadata(self) -> credentials.Metadata:
@@ -123,7 +128,7 @@ class Transport:
         Raises:
             CallFailed: nobody could be reached, or the call was refused.
         """
-        metadata = (*self.metadata(), *_request_id(method, request, request_id))
+        metadata = (*self.metadata(), *_request_id(method, request, request_id), *self._stale_ok(method))
         path, message = f"/{service}/{method}", request.SerializeToString()
         pause, until = FIRST_PAUSE, None
         while True:
@@ -155,7 +160,7 @@ class Transport:
         while (address := self.route.next(tried)) is not None:
             tried.add(address)
             try:
-                body, leader = self._ask(address, path, message, metadata, timeout)
+                body, said = self._ask(address, path, message, metadata, timeout)
             except CallFailed as error:
                 failure = error
                 if not error.elsewhere:
@@ -163,8 +168,9 @@ class Transport:
                 lost = lost or error.lost
                 self._failed(address, error)
             else:
-                self.route.learn((leader,))
+                self.route.learn((said.get(LEADER_KEY, ""),))
                 self.route.answered(address)
+                self._tell_stale(address, said.get(STALE_KEY, ""))
                 return body
         failure.lost = lost
         return failure
@@ -177,26 +183,41 @@ class Transport:
 
     def _ask(
         self, address: str, path: str, message: bytes, metadata: credentials.Metadata, timeout: float
-    ) -> tuple[bytes, str]:
-        """(answer, the leader that it names or "") of one controller, if possible without gRPC."""
+    ) -> tuple[bytes, dict[str, str]]:
+        """(answer, its metadata) of one controller, if possible without gRPC."""
         from spur_cli import h2_call
 
         texts = tuple((str(key), str(value)) for key, value in metadata)
         try:
-            body, said = h2_call.call(address, path, message, texts, timeout, quick=self.quick)
+            return h2_call.call(address, path, message, texts, timeout, quick=self.quick)
         except Unfamiliar:
             return self._ask_grpc(address, path, message, metadata, timeout)
-        return body, said.get(h2_call.LEADER_KEY, "")
 
     def _ask_grpc(
         self, address: str, path: str, message: bytes, metadata: credentials.Metadata, timeout: float
-    ) -> tuple[bytes, str]:
+    ) -> tuple[bytes, dict[str, str]]:
         try:
             # Without serializers: bytes in, bytes out.
-            body = self._channel(address).unary_unary(path)(message, timeout=timeout, metadata=metadata)
+            method_of = self._channel(address).unary_unary(path)
+            body, call = method_of.with_call(message, timeout=timeout, metadata=metadata)
         except Exception as error:
             raise _failure(error) from None
-        return bytes(body), ""
+        from spur_cli.grpc_setup import said
+
+        return bytes(body), {key: said(call, key) for key in (LEADER_KEY, STALE_KEY)}
+
+    def _stale_ok(self, method: str) -> list[tuple[str, str]]:
+        """The leave to answer a listing from an old state, if the caller gives it."""
+        wanted = self._ctx.env.get(STALE_NAME) == "1" and method.startswith("Get")
+        return [(STALE_OK_KEY, "1")] if wanted else []
+
+    def _tell_stale(self, address: str, age: str) -> None:
+        """Once a command: what is listed may be old.  `age`: "applied=INDEX silent=SECONDS" or ""."""
+        silent = dict(word.partition("=")[::2] for word in age.split()).get("silent", "0")
+        if self._told_stale or float(silent) < STALE_SECS:
+            return
+        self._told_stale = True
+        self._ctx.warning(f"{address} has not heard of a leader for {silent} s; what it shows may be old")
 
     def stream(
         self, method: str, request: Message, answer: type[M], *, service: str = CONTROLLER
