@@ -45,7 +45,7 @@ def test_supervisor_killed_between_start_and_its_answer(crash: Any) -> None:
 
 def test_supervisor_killed_before_it_recorded_the_start(crash: Any) -> None:
     """Nothing of it is left, groups included; the same restart is launched again, elsewhere."""
-    cluster = crash(nodes=2, fault=BEFORE_STARTED, settings=SOON)
+    cluster = crash(nodes=2, fault=BEFORE_STARTED, settings={"controller": {"max_launch_backoff_secs": "1"}})
     job = cluster.submit("exit 3")
     cluster.settle()
     assert cluster.faults({job: 3}, set()) == []

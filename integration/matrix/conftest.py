@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from matrix_kit import AGAIN, SmallDisk
+from matrix_kit import AGAIN, NOBODY_COMES, SmallDisk
 from step_kit import SharedCluster, Step
 from testkit.crash_cluster import until
 
@@ -70,6 +70,9 @@ class Pool:
         cluster = self._cluster
         if cluster is None:
             return
+        # The clients are all gone: agents that know so wait for none to come back.
+        cluster.waits = NOBODY_COMES
+        cluster.kill(*cluster.agents)
         try:
             cluster.settle()
             assert cluster.left() == []

@@ -22,6 +22,7 @@ from typing import Any
 
 from spur_cli.cluster import home
 from spur_core.linux import cgroup_layout, procfs
+from testkit.tuned import tuned
 
 BIN = Path(sys.executable).parent
 CONTROLLER = home.CONTROLLER
@@ -75,20 +76,6 @@ def configure(config: Path, wanted: dict[str, dict[str, str]]) -> None:
     config.write_text(text)
 
 
-#: Starts the program behind it after constants of its modules were set.
-_TUNED = """
-import importlib, runpy, sys
-for one in sys.argv[1].split(","):
-    name, value = one.split("=")
-    module, _, constant = name.rpartition(".")
-    module = importlib.import_module(module)
-    assert isinstance(getattr(module, constant), float), one
-    setattr(module, constant, float(value))
-sys.argv[:2] = []
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
 class CrashCluster:
     """`controllers` controllers and `nodes` agents below `folder`.
 
@@ -114,7 +101,7 @@ class CrashCluster:
         waits: Mapping[str, float] | None = None,
     ) -> None:
         self.folder = folder
-        self._waits = dict(waits or {})
+        self.waits = dict(waits or {})
         self.work = Path(tempfile.mkdtemp(prefix="crash-", dir=folder.parent))
         self.work.chmod(0o777)
         self.runs = self.work / "runs"
@@ -193,10 +180,7 @@ class CrashCluster:
         words = self.layout.command(name)
         if name in self.layout.controllers:
             words.append("--paranoid")
-        program = [str(BIN / words[0])]
-        if self._waits and name in self.agents:
-            waits = ",".join(f"{constant}={secs}" for constant, secs in self._waits.items())
-            program = [sys.executable, "-c", _TUNED, waits, *program]
+        program = tuned(str(BIN / words[0]), self.waits if name in self.agents else {})
         run = self.folder / "run"
         with open(run / f"{name}.ready", "wb") as out, open(self.log(name), "ab") as err:
             child = subprocess.Popen(

@@ -21,6 +21,7 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import grpc
 from grpc import aio
+from testkit.tuned import tuned
 
 from spur_agent.own_groups import setting as cgroup_setting
 from spur_auth import mint
@@ -190,6 +191,8 @@ class Agent:
         self.address = ""
         self.extra: tuple[str, ...] = ()
         self.environ: dict[str, str] = {}
+        #: Constants of its modules that are other than they are for users.
+        self.waits: dict[str, float] = {}
 
     @property
     def pid(self) -> int:
@@ -220,7 +223,7 @@ class Agent:
     async def spawn(self, listen: str = "127.0.0.1:0") -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                str(BIN / "spurd"),
+                *tuned(str(BIN / "spurd"), self.waits),
                 *("-D", "-f", str(self.config), "--controller", self._controllers, "-N", self.name),
                 *("--listen", listen, "--state-dir", str(self.state), "--log-level", "debug"),
                 *self.extra,

@@ -24,6 +24,18 @@ FENCE, FORGET, RESTORE = (
 )
 
 
+@pytest.fixture
+def make_agent(make_agent):
+    """Agents that tell again after half a second."""
+
+    def make(*args, **how):
+        one = make_agent(*args, **how)
+        one.waits = {"spur_agent.recovery.REPEAT_SECS": 0.5}
+        return one
+
+    return make
+
+
 def by_state(**words):
     """Verdicts by the state of an entry; WAIT for what is not named."""
     table = {getattr(pb, f"RECOVERY_STATE_{name}"): verdict for name, verdict in words.items()}
