@@ -170,11 +170,11 @@ def create(root: Path, count: int, cpus: int, gres: str, controllers: int = 1) -
                 "nodes": nodes,
             }
         (root / "cluster.json").write_text(json.dumps(data, indent=1) + "\n")
-    except OSError as error:
-        raise RequestError(f"{error.filename or root}: {error.strerror}") from None
-    except RequestError:
+    except (OSError, RequestError) as error:
         # The folder was empty before; half a cluster would only be in the way of the next attempt.
         shutil.rmtree(root, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise RequestError(f"{error.filename or root}: {error.strerror}") from None
         raise
     return cluster
 
