@@ -150,6 +150,18 @@ def test_every_loss_is_named(used, harm, text):
         assert any(text in line for line in problems), problems
 
 
+def test_a_snapshot_ahead_of_the_log_is_where_the_member_is(used):
+    opened = open_directory(used.state(1), 1, ONE, Files(), schema=9)
+    opened.snapshots.write(Position(40, 6), [b"from the leader"])
+    opened.log.close()
+    opened.lock.release()
+    done = used.inspect(1)
+    assert done.code == 0
+    assert "log         8 entries, after 0 (term 0) to 40 (term 6)" in done.out
+    assert any(line.startswith("note ") and "is ahead of the log" in line for line in done.out)
+    assert json.loads("\n".join(used.inspect(1, "--json").out))["last"] == [40, 6]
+
+
 def test_an_alarm_of_the_members_is_shown(used):
     folder = used.state(1) / "raft"
     write_alarm(folder, Difference(50, 1, "v-a", 3, "v-b"))

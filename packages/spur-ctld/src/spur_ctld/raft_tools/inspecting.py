@@ -50,7 +50,7 @@ def summary(found: Survey) -> Iterator[str]:
     yield f"term        {found.hard.term}, vote for {vote}"
     if found.hard.abstain:
         yield f"being filled: does not vote until it holds an entry of a term above {found.hard.abstain}"
-    count = found.last.index - found.base.index
+    count = len(found.entries)
     yield (
         f"log         {count} entries, after {found.base.index} (term {found.base.term})"
         f" to {found.last.index} (term {found.last.term})"

@@ -51,7 +51,7 @@ class Survey(msgspec.Struct):
 
     Attributes:
         pid: process that the lock file names, None when there is none or it is gone.
-        base, last: the log holds the entries after `base` up to `last`.
+        base, last: the log holds the entries after `base` up to `last`, or to a snapshot that is ahead of it.
         problems: each says what is wrong where; notes are no faults.
         entries: those of the log, newest version of each; not part of the JSON document.
     """
@@ -106,7 +106,14 @@ def _survey(folder: Path) -> Survey:
     found.problems += [f"{folder / ALARMS}: {alarm.text}" for alarm in read_alarms(folder)]
     _read_log(found, folder / "log")
     _read_snapshots(found, folder / "snap")
-    newest = max((one.index for one in found.snapshots if not one.problem), default=0)
+    readable = [one for one in found.snapshots if not one.problem]
+    newest = max((one.index for one in readable), default=0)
+    if readable and newest > found.last.index:
+        # Received from the leader, and the power went before the log said so.
+        found.last = Position(newest, readable[0].term)
+        found.notes.append(
+            f"{readable[0].path}: is ahead of the log, which goes on after it at the next start"
+        )
     if found.base.index and newest < found.base.index:
         found.problems.append(
             f"{folder / 'snap'}: no readable snapshot reaches entry {found.base.index}, where the log begins"
