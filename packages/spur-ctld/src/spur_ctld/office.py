@@ -5,8 +5,11 @@ no longer: effects, timers, the scheduler with its views, what was heard of node
 step, cohorts, the writer of accounting rows, and the connections to agents, which carry the term.
 """
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from spur_core.config.model import Config
 from spur_ctld.accounting_link import History
@@ -26,6 +29,9 @@ from spur_ctld.site import Site
 from spur_ctld.timers.loop import Timers
 
 log = logging.getLogger(__name__)
+
+#: The accounting database gets so long to let go.
+_HISTORY_SECS: Final = 2.0
 
 
 class Office:
@@ -118,7 +124,10 @@ class Office:
         await self.fencer.stop()
         self.builder.stop()
         if self._history is not None:
-            await self._history.stop()
+            # A database that hangs must not keep this controller from leading again.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_HISTORY_SECS):
+                    await self._history.stop()
         await self.agents.close()
 
 

@@ -18,6 +18,8 @@ OPTIONS: Final = (
     ("grpc.max_connection_idle_ms", 3_600_000),
     # Agents and watchers of a group ask a quiet controller each second whether it is still there.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+    # Those that gathered while this process stood still arrive at once: no reason to end a connection.
+    ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 )
 
