@@ -283,6 +283,16 @@ def test_a_snapshot_replaces_a_tail_that_contradicts_it() -> None:
     assert (member.last_index, member.log.base) == (2, Position(2, 3))
 
 
+def test_what_follows_a_snapshot_is_not_durable_because_a_stale_tail_was() -> None:
+    member = core(2, term=1, entries=log_of(*[1] * 30))
+    member.step(InstallSnapshot(3, 2, 2, Position(20, 2)))
+    settle(member)
+    member.step(Append(3, 2, 2, Position(20, 2), (Entry(21, 2, b"next"),), 21))
+    assert not member.committed(10)
+    settle(member)
+    assert [entry.index for entry in member.committed(10)] == [21]
+
+
 def test_a_second_snapshot_overtakes_the_first() -> None:
     member = core(2, term=1)
     member.step(InstallSnapshot(1, 2, 1, Position(10, 1)))
