@@ -235,6 +235,31 @@ async def test_without_a_majority_there_are_stale_reads_only(trio):
     assert (ping.member_id, ping.role, len(ping.members)) == (alone, "backup", 3)
 
 
+async def test_a_follower_whose_state_is_replaced_shows_the_new_one(trio):
+    """A snapshot is installed under readers: nothing that they use may point into the old state."""
+    await trio.add_agent("n1")
+    first = await trio.submit()
+    behind = trio.members[trio.followers[0]]
+    await trio.even()
+    trio.ask(trio.followers[0])
+    shown = await trio.stub.GetPartitions(pb.GetPartitionsRequest(), metadata=trio.user())
+    assert shown.partitions[0].name == "debug"
+    old = behind.machine.state
+    woken = asyncio.create_task(behind.ledger.job_changed(first, 10))
+    await asyncio.sleep(0)
+    behind.machine.restore(list(trio.controller.machine.freeze()))
+    assert await woken
+    assert behind.ledger.state is not old
+    second = await trio.submit()
+    answer = await trio.stub.GetJobs(pb.GetJobsRequest(), metadata=trio.user())
+    assert [job.job_id for job in answer.jobs] == [first, second]
+    assert second not in old.jobs
+    again = await trio.stub.GetPartitions(pb.GetPartitionsRequest(), metadata=trio.user())
+    assert again.partitions == shown.partitions
+    await trio.even()
+    assert codec.digest(behind.machine.state) == codec.digest(trio.state)
+
+
 async def test_a_call_that_could_not_leave_waits_for_the_next_leader(trio):
     """The follower has not noticed yet that the leader is gone."""
     asked = trio.followers[0]
