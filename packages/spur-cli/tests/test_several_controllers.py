@@ -156,11 +156,30 @@ def test_a_slow_controller_is_no_silent_one(cli, group, names):
 
     def slow(request):
         time.sleep(3.5)
+        return pb.CancelJobResponse()
+
+    first.answers["CancelJob"] = slow
+    assert cli("scancel", "5", env=names) == (0, "", "")
+    assert not second.requests
+
+
+def test_a_question_that_takes_long_is_asked_elsewhere_and_then_waited_for(cli, group, names):
+    """The first keeps it, as one does that is out of touch; then both do, and the answer still comes."""
+    first, second = group
+    over = threading.Event()
+
+    def keeps(request):
+        over.wait(20)
         return pb.GetJobsResponse()
 
-    first.answers["GetJobs"] = slow
+    first.answers["GetJobs"] = keeps
+    second.answers["GetJobs"] = pb.GetJobsResponse()
+    begun = time.monotonic()
     assert cli("squeue", "-h", env=names) == (0, "", "")
-    assert not second.requests
+    assert 2.5 < time.monotonic() - begun < 6
+    second.answers["GetJobs"] = keeps
+    threading.Timer(7, over.set).start()
+    assert cli("squeue", "-h", env=names) == (0, "", "")
 
 
 def test_how_long_a_command_looks_for_a_controller(cli, free_port, group, names):

@@ -18,6 +18,8 @@ from spur_core.route import Route
 CALL_SECS = 60.0
 #: What asking for the group may take.
 LEARN_SECS = 5.0
+#: In the first round of a question that changes nothing, for each of several controllers.
+GLANCE_SECS = 3.0
 #: Between two rounds of all controllers.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
 #: Methods that change nothing.
@@ -131,8 +133,11 @@ class Transport:
         metadata = (*self.metadata(), *_request_id(method, request, request_id), *self._stale_ok(method))
         path, message = f"/{service}/{method}", request.SerializeToString()
         pause, until = FIRST_PAUSE, None
+        # One that is out of touch with the others keeps a question for some time before it says so.
+        wait = min(timeout, GLANCE_SECS) if self.route.several and method.startswith(READS) else timeout
         while True:
-            found = self._round(path, message, metadata, timeout)
+            found = self._round(path, message, metadata, wait, glance=wait < timeout)
+            wait = timeout
             if isinstance(found, bytes):
                 return answer.FromString(found)
             if found.code in LEADERLESS:
@@ -148,9 +153,12 @@ class Transport:
             pause = min(pause * 2, LAST_PAUSE)
 
     def _round(
-        self, path: str, message: bytes, metadata: credentials.Metadata, timeout: float
+        self, path: str, message: bytes, metadata: credentials.Metadata, timeout: float, *, glance: bool
     ) -> "bytes | CallFailed":
         """The answer of the first controller that can serve the call, or why the last one did not.
+
+        Args:
+            glance: one that takes longer than `timeout` is passed over.
 
         Raises:
             CallFailed: a refusal.
@@ -163,7 +171,9 @@ class Transport:
                 body, said = self._ask(address, path, message, metadata, timeout)
             except CallFailed as error:
                 failure = error
-                if not error.elsewhere:
+                late = glance and error.status == "DEADLINE_EXCEEDED"
+                error.reached = error.reached or late
+                if not (error.elsewhere or late):
                     raise
                 lost = lost or error.lost
                 self._failed(address, error)
