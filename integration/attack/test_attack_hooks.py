@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, helpers: Any) -> Iterator[tup
     cluster = helpers.Cluster(folder / "c", 1, 4)
     config = folder / "c" / "spur.conf"
     lines = f'\n[hooks]\nprolog = "{scripts}/prolog"\nepilog = "{scripts}/epilog"\n'
-    lines += f'task_prolog = "{scripts}/task"\ntimeout_secs = 20\n'
+    lines += f'task_prolog = "{scripts}/task"\ntimeout_secs = 8\n'
     config.write_text(config.read_text() + lines)
     cluster.kill("spurd-node1")
     cluster.restart("spurd-node1")

@@ -36,7 +36,7 @@ def test_agents_killed_under_jobs_of_every_kind(crash: Any) -> None:
     """Nothing comes of it: every end is told once, with its true exit code, and every client sees it."""
     from deaths import AgentDeaths
 
-    run = AgentDeaths(crash(nodes=4, cpus=32, settings=SOON), seed(), seconds(12), short=20, long=4)
+    run = AgentDeaths(crash(nodes=4, cpus=32, settings=SOON), seed(), seconds(14), short=20, long=4)
     faults = run.run()
     assert faults == [], "\n".join(run.deeds)
     assert len(run.deeds) >= 5
@@ -46,7 +46,7 @@ def test_supervisors_killed_under_jobs_of_every_kind(crash: Any) -> None:
     """Each loss costs what its kind of step costs, and no job is lost."""
     from deaths import SupervisorDeaths
 
-    run = SupervisorDeaths(crash(nodes=4, cpus=32, settings=SOON), seed(), seconds(12), short=20, long=4)
+    run = SupervisorDeaths(crash(nodes=4, cpus=32, settings=SOON), seed(), seconds(14), short=20, long=4)
     faults = run.run()
     assert faults == [], "\n".join(run.deeds)
     assert run.kinds, "no supervisor was hit"

@@ -223,7 +223,7 @@ def _waits_for(gate: Path) -> str:
 
 def test_a_step_ends_while_its_agent_is_dead_and_its_client_still_has_it_all(crash: Any) -> None:
     """The controller wants nothing more of the end, and may say so before the client is back."""
-    cluster = crash(nodes=1)
+    cluster = crash(nodes=1, waits={"spur_agent.streams._LINGER_SECS": 1.0})
     gate = cluster.work / "gate"
     srun = _start(
         cluster, "srun", "sh", "-c", cluster.body(f"echo one; {_waits_for(gate)}; echo two; exit 3")

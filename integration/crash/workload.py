@@ -374,7 +374,8 @@ class Judgement:
         least, most = len(lost), len(lost) + len(self._failed_launches.get(job, ()))
         if not least <= row.restarts <= most:
             self._faults.append(f"restarts of {kind} job {job}: told {row.restarts}, truth {least} to {most}")
-        name = f"{job}.0.0.0" if alone else f"{job}.{row.restarts}"
+        # The command of a salloc runs once, however often the launch of its allocation was tried.
+        name = f"{job}.0.0.0" if alone else f"{job}.0" if kind == "salloc" else f"{job}.{row.restarts}"
         code = self._codes.get(name)
         if code is None:
             self._faults.append(f"{kind} job {job} ended {row}, {name} never did")
