@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 1.0
 _LAST_PAUSE: Final = 30.0
+#: The same with several controllers, of which one leads again soon.
+_LAST_GROUP_PAUSE: Final = 5.0
 _DEFAULT_BEAT: Final = 30.0
 #: Between two tries of a heartbeat that nobody heard.
 _BEAT_RETRY: Final = 3.0
@@ -122,7 +124,7 @@ class Membership:
                     log.warning("register_failed error=%s", value(error.text))
                     complaint = error.text
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LAST_PAUSE)
+            pause = min(pause * 2, _LAST_GROUP_PAUSE if len(self._link.endpoints) > 1 else _LAST_PAUSE)
         await asyncio.to_thread(self._credential.given, answer.node_token)
         if answer.heartbeat_secs:
             self._beat_secs = float(answer.heartbeat_secs)
