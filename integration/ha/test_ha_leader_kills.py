@@ -41,6 +41,13 @@ LOSS = [
     "crash_before:FenceConfirm",
     "crash_after:FenceConfirm",
 ]
+STEPS = [
+    "crash_before:StepCreate",
+    "crash_after:step_created",
+    "crash_after:step_launch_sent",
+    "crash_before:StepLaunched",
+    "crash_after:StepLaunched",
+]
 COMPLETION = ["crash_before:NodeComplete", "crash_after:NodeComplete", "crash_after:exit_told"]
 FROZEN = ["stop_at:DispatchBegin", "stop_at:DispatchCommit", "stop_at:NodeComplete"]
 
@@ -158,3 +165,31 @@ def test_v20_racing_losses_fence_once(cluster: Any, fault: str) -> None:
     struck(cluster, armed)
     held.runs(2, 180)
     held.ends_well(["0", "1"])
+
+
+@pytest.mark.parametrize("fault", STEPS)
+def test_a_step_is_launched_once(cluster: Any, fault: str) -> None:
+    """Its srun asks again at the next leader; each rank runs once, and srun has its exit."""
+    held = Held(cluster, "-N2").runs()
+    armed = cluster.armed_leader(fault)
+    notes = cluster.work / f"ranks-{fault.replace(':', '-')}"
+    script = f"echo $SLURM_PROCID >> {notes}; exit 6"
+    done, _ = cluster.timed("srun", "--overlap", "--jobid", held.job, "-N2", "-n2", "sh", "-c", script)
+    assert done.returncode == 6, done.stderr
+    struck(cluster, armed)
+    assert sorted(notes.read_text().split()) == ["0", "1"]
+    held.ends_well(["0"])
+
+
+@pytest.mark.parametrize("fault", ["crash_before:StepCancel", "crash_after:StepCancel"])
+def test_a_step_is_ended(cluster: Any, fault: str) -> None:
+    held = Held(cluster, "-N2").runs()
+    client = cluster.begin("srun", "--overlap", "--jobid", held.job, "-N2", "-n2", "sleep", "300")
+    cluster.until(lambda: f"{held.job}.0" in cluster.run("squeue", "-h", "-s", "-o", "%i").stdout, "it runs")
+    armed = cluster.armed_leader(fault)
+    done = cluster.run("scancel", f"{held.job}.0")
+    assert done.returncode == 0, done.stderr
+    struck(cluster, armed)
+    client.communicate(timeout=60)
+    assert client.returncode
+    held.ends_well(["0"])

@@ -50,6 +50,7 @@ POINTS: dict[str, str] = {
     "dispatch_begun": "controller: a dispatch is committed, no launch has left",
     "launches_answered": "controller: every node has answered a launch, nothing is proposed (row 14)",
     "step_created": "controller: a step is committed, no launch has left",
+    "step_launch_sent": "controller: the first node has answered a step's launch",
     "fence_begun": "controller: a fence is committed, no kill has left",
     "launch_sent": "controller: the first node has answered a launch (row 14)",
     "kill_sent": "controller: the first node has answered a kill (row 15)",

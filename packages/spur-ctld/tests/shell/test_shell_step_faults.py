@@ -9,6 +9,7 @@ from grpc import aio
 
 from spur_core.ids import STEP_EXTERN
 from spur_core.states import JobState
+from spur_ctld.dispatch.steps import CLIENT_SECS
 from spur_ctld.state import ops
 from spur_proto import agent_pb2
 from spur_proto import controller_pb2 as pb
@@ -119,6 +120,7 @@ class TestRestarts:
         two.held.pop((job, 1, 0))
 
     async def test_launched_on_one_node_of_two(self, cluster):
+        """The client asks again: the other node gets it too, and no node gets it twice."""
         one, two = await two_nodes(cluster)
         job = await cluster.alloc(2)
         two.step_gate.clear()
@@ -127,6 +129,25 @@ class TestRestarts:
         await cluster.crash()
         await hung_up(asked)
         await cluster.restart()
+        two.step_gate.set()
+        answer = await cluster.step(job, min_nodes=2, request_id="r")
+        assert answer.step.rid.step_id == 0
+        assert (job, 1, 0) in two.held
+        assert len(one.commands) == 1
+
+    async def test_launched_on_one_node_of_two_and_its_client_is_gone(self, cluster):
+        one, two = await two_nodes(cluster)
+        job = await cluster.alloc(2)
+        two.step_gate.clear()
+        asked = asyncio.create_task(cluster.step(job, min_nodes=2, request_id="r"))
+        await reach(lambda: two.commands and (job, 1, 0) in one.held)
+        await cluster.crash()
+        await hung_up(asked)
+        await cluster.restart()
+        # Both nodes have answered, the client is waited for.
+        await reach(lambda: (job, 1, 0) in one.probes and (job, 1, 0) in two.probes)
+        await reach(lambda: job in cluster.controller.ledger._waiters)
+        cluster.clock.ahead += CLIENT_SECS
         await reach(lambda: not cluster.state.jobs[job].steps)
         assert rids(one) == {(job, 1, STEP_EXTERN)}
         with pytest.raises(aio.AioRpcError, match="the controller restarted during the launch"):

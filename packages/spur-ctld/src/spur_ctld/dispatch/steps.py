@@ -2,13 +2,14 @@
 
 A step is committed before anything here runs, its stop before the first kill.  Steps of an attempt that is
 fenced, or over, are left to the fence.  What a step runs is known only while its client asks for it, so after
-a restart nothing is launched again: the nodes say what they hold, and a step that nobody has is taken back.
+a restart, or at the next leader, the nodes say what they hold.  A step that nobody has is taken back; one
+that only some have is launched on the others when its client asks again, else ended.
 """
 
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 
 from spur_core import faults
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 #: A node that certainly has nothing of a step is sent it again for so long: its agent may be restarting.
 RETRY_SECS: Final = 30.0
 _RETRY_PAUSE: Final = 0.5
+#: The client of a step that only some nodes have gets so long to ask for it again.
+CLIENT_SECS: Final = 15.0
 _FIRST_PAUSE: Final = 0.1
 _LAST_PAUSE: Final = 5.0
 #: An ended step's own report gets this long to arrive before its node is crossed off without it.
@@ -64,6 +67,8 @@ class StepRunner:
         self._clock = clock
         self._launching: dict[RuntimeId, asyncio.Task[None]] = {}
         self._ending: dict[tuple[RuntimeId, str], asyncio.Task[None]] = {}
+        #: What clients would have had launched of steps that somebody works on already.
+        self._offered: dict[RuntimeId, StepInputs] = {}
 
     # -- taking up
 
@@ -74,7 +79,11 @@ class StepRunner:
         works on was never sent to any node.
         """
         rid = step_id_of(job, step)
-        if rid not in self._launching and step.start_at is None and step.stop is None:
+        if step.start_at is not None or step.stop is not None:
+            return
+        if rid in self._launching:
+            self._offered[rid] = inputs
+        else:
             self._begin(rid, self._launch(rid, inputs))
 
     def look(self, job: Job, step: Step) -> None:
@@ -114,7 +123,11 @@ class StepRunner:
     def _begin(self, rid: RuntimeId, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._launch_guarded(rid, work), name=f"step-{rid}")
         self._launching[rid] = task
-        task.add_done_callback(lambda _: self._launching.pop(rid, None))
+        task.add_done_callback(functools.partial(self._launched_or_not, rid))
+
+    def _launched_or_not(self, rid: RuntimeId, _: object) -> None:
+        self._launching.pop(rid, None)
+        self._offered.pop(rid, None)
 
     # -- launching
 
@@ -152,7 +165,8 @@ class StepRunner:
             clear=clear,
         )
 
-    async def _launch(self, rid: RuntimeId, inputs: StepInputs) -> None:
+    async def _launch(self, rid: RuntimeId, inputs: StepInputs, held: Collection[str] = ()) -> None:
+        """`held`: nodes that have their part already."""
         found = self._open(rid)
         if found is None:
             return
@@ -160,6 +174,7 @@ class StepRunner:
         job, step = found
         settings = self._ledger.state.settings
         specs = build_step(job, step, inputs, ClusterFacts(settings.cluster_name, settings.kill_wait))
+        specs = {node: spec for node, spec in specs.items() if node not in held}
         start_at = self._clock()
         answers = await asyncio.gather(*(self._launch_on(rid, node, spec) for node, spec in specs.items()))
         failures = {
@@ -190,6 +205,7 @@ class StepRunner:
         while True:
             try:
                 answer = await self._agents.run_command(self._address(node), node, spec)
+                faults.after("step_launch_sent")
                 return answer if answer.success else failure_of(answer)
             except AgentRefused as error:
                 return Failure(pb.LAUNCH_FAILURE_NODE, error.text, certain=True)
@@ -224,7 +240,8 @@ class StepRunner:
         return None
 
     async def _recover(self, rid: RuntimeId) -> None:
-        """All nodes hold it: it was launched.  None does, and none ever did: it never was.  Else it ends."""
+        """All nodes hold it: it was launched.  None does, and none ever did: it never was.  Some do: the rest
+        get it when its client asks again; else it ends."""
         found = self._open(rid)
         if found is None:
             return
@@ -247,9 +264,20 @@ class StepRunner:
         elif not held:
             op = StepForget(at=self._clock(), job_id=rid.job_id, attempt=rid.run_attempt, step_id=rid.step_id)
             await self._propose(rid, op)
+        elif (inputs := await self._offer(rid)) is not None:
+            await self._launch(rid, inputs, held)
         else:
             clear = tuple(node for node in nodes if node not in held)
             await self._propose(rid, self._stop(rid, launch_text(rid, clear[0], RESTARTED), clear))
+
+    async def _offer(self, rid: RuntimeId) -> StepInputs | None:
+        """What the step's client asks for again; None when it does not in time, or the step moved on."""
+        until = self._clock() + CLIENT_SECS
+        while rid not in self._offered:
+            if self._open(rid) is None or self._clock() >= until:
+                return None
+            await self._ledger.job_changed(rid.job_id, _RETRY_PAUSE)
+        return self._offered.pop(rid)
 
     # -- ending
 
