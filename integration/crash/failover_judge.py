@@ -137,6 +137,10 @@ class FailoverJudgement:
         for row in rows[:-1]:
             if row.state != "REQUEUED" and not (again and row.state in ("COMPLETED", "FAILED")):
                 self._faults.append(f"{what}: {row}")
+        told = {row.restarts for row in rows}
+        for (name, restarts), runs in self._truth.runs.items():
+            if name == job and restarts not in told and not all(map(self._taken_back, runs)):
+                self._faults.append(f"{what}: the history does not have {runs}")
         for row in rows:
             self._run(what, one, row)
         if one.after and last.began:
@@ -191,6 +195,10 @@ class FailoverJudgement:
         if late:
             self._faults.append(f"{what} began before {one.after} had ended")
 
+    def _taken_back(self, run: Run) -> bool:
+        """Whether its launch was, on another node: then the history may not have it."""
+        return any(job == run.job and run.attempt in ("-", str(attempt)) for job, attempt in self._undone)
+
     # -- the attempts
 
     def _attempts_agree(self) -> None:
@@ -204,7 +212,7 @@ class FailoverJudgement:
                 continue
             key = (run.job, int(run.attempt))
             seen[key] += 1
-            if told.get(key) != run.restarts and key not in self._undone:
+            if told.get(key) != run.restarts and not self._taken_back(run):
                 self._faults.append(f"{run}: the database has restart {told.get(key)} under that attempt")
         self._faults += [f"attempt {key} ran {count} times" for key, count in seen.items() if count > 1]
 

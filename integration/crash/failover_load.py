@@ -33,9 +33,11 @@ KINDS = {
 }
 TASKS = 5
 #: Runs that are to be broken off take so long by themselves.
-LONG_SECS = 60.0
+LONG_SECS = 900.0
 #: Commands look for a controller for so long: a group may be without a majority for a while.
 RETRY_SECS = 60
+#: A command that takes longer is noted.
+SLOW_SECS = 15.0
 
 SCRIPT = r"""#!/bin/bash
 # TOKEN CODE SECONDS UNTIL: CODE `task` = the array index; runs with fewer restarts than UNTIL take long.
@@ -159,6 +161,7 @@ class FailoverLoad:
         requeued: job -> commands that sent it back and succeeded.
         failed: commands that did not succeed, with what they said.
         slowest: seconds of the slowest command.
+        slow: commands that took long, with the second in which they began.
     """
 
     def __init__(self, cluster: HaCluster, seed: int, jobs: int) -> None:
@@ -168,6 +171,8 @@ class FailoverLoad:
         self.requeued: dict[str, int] = defaultdict(int)
         self.failed: list[str] = []
         self.slowest = 0.0
+        self.slow: list[str] = []
+        self._began = time.monotonic()
         self._seed = seed
         self._truth = cluster.work / "truth"
         self._truth.touch()
@@ -182,20 +187,22 @@ class FailoverLoad:
         """As it is on disk now."""
         return Truth(self._truth.read_text())
 
-    def run(self, secs: float, hands: int = 3) -> None:
+    def run(self, secs: float, hands: int = 4) -> None:
         """Submit everything, evenly over `secs`; return when the last command has ended."""
-        meddler = threading.Thread(target=self._watched, args=(self._meddle,))
-        meddler.start()
+        others = [
+            threading.Thread(target=self._watched, args=(work,)) for work in (self._cancel, self._send_back)
+        ]
         submitters = [
             threading.Thread(target=self._watched, args=(self._submit, hand, hands, secs))
             for hand in range(hands)
         ]
-        for thread in submitters:
+        for thread in (*others, *submitters):
             thread.start()
         for thread in submitters:
             thread.join()
         self._submitted.set()
-        meddler.join()
+        for thread in others:
+            thread.join()
 
     def give_up(self) -> None:
         """Submit and send back nothing any more."""
@@ -213,7 +220,10 @@ class FailoverLoad:
         names = list(self.cluster.controllers)
         chance.shuffle(names)
         env = self.cluster.only(*names) | {"SPUR_RETRY_SECS": str(RETRY_SECS)}
+        at = time.monotonic() - self._began
         done, secs = self.cluster.timed(*argv, **env)
+        if secs > SLOW_SECS:
+            self.slow.append(f"{at:6.1f} took {secs:.1f} s, {' '.join(names)}: {' '.join(argv)}")
         self.slowest = max(self.slowest, secs)
         if done.returncode:
             self.failed.append(f"{' '.join(argv)}: exit {done.returncode} after {secs:.1f} s: {done.stderr}")
@@ -259,29 +269,35 @@ class FailoverLoad:
             self._over.wait(0.1)
         return ["--kill-on-invalid-dep=yes", "-d", f"{one.how}:{self.ids[one.after]}"]
 
-    def _meddle(self) -> None:
-        """Send back runs that have noted their beginning; cancel jobs at any time."""
+    def _cancel(self) -> None:
+        """Cancel what is meant to be, at any moment of its life."""
+        chance = random.Random(self._seed * 100 + 98)
+        left = {one.token for one in self.plan if one.kind == "cancelled"}
+        due: dict[str, float] = {}
+        while not self._over.wait(0.1):
+            submitted = self._submitted.is_set()
+            for token in sorted(left & self.ids.keys()):
+                if time.monotonic() > due.setdefault(token, time.monotonic() + chance.uniform(0, 4)):
+                    left.remove(token)
+                    self._command(chance, "scancel", self.ids[token])
+            if submitted and not left & self.ids.keys():
+                return
+
+    def _send_back(self) -> None:
+        """Requeue runs that have noted their beginning."""
         chance = random.Random(self._seed * 100 + 99)
         wanted = {one.token: one.requeues for one in self.plan if one.requeues}
-        cancel = {one.token for one in self.plan if one.kind == "cancelled"}
-        due: dict[str, float] = {}
+        due: dict[tuple[str, int], float] = {}
         seen: set[tuple[str, int]] = set()
         while not self._over.wait(0.1):
-            now = time.monotonic()
-            truth = self.truth()
-            for token in [token for token in cancel if token in self.ids]:
-                if now > due.setdefault(token, now + chance.uniform(0, 4)):
-                    cancel.remove(token)
-                    self._command(chance, "scancel", self.ids[token])
-            for (job, restarts), (run, *_) in list(truth.runs.items()):
-                if wanted.get(run.token, 0) <= 0 or (job, restarts) in seen:
+            submitted = self._submitted.is_set()
+            for key, (run, *_) in list(self.truth().runs.items()):
+                if wanted.get(run.token, 0) <= 0 or key in seen:
                     continue
-                if now > due.setdefault(f"{job}.{restarts}", now + chance.uniform(0.2, 3)):
-                    seen.add((job, restarts))
+                if time.monotonic() > due.setdefault(key, time.monotonic() + chance.uniform(0.2, 3)):
+                    seen.add(key)
                     wanted[run.token] -= 1
-                    if self._command(chance, "scontrol", "requeue", job) is not None:
-                        self.requeued[job] += 1
-            taken = self._submitted.is_set()
-            open_ones = [token for token, left in wanted.items() if left > 0 and token in self.ids]
-            if taken and not open_ones and not (cancel & self.ids.keys()):
+                    if self._command(chance, "scontrol", "requeue", run.job) is not None:
+                        self.requeued[run.job] += 1
+            if submitted and not any(left > 0 and token in self.ids for token, left in wanted.items()):
                 return

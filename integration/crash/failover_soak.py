@@ -58,6 +58,7 @@ class FailoverDeaths:
             self.load.give_up()
             loader.join()
         took = time.monotonic() - began
+        self.deeds += self.load.slow
         faults: list[str] = []
         try:
             self.cluster.settle(END_SECS)
