@@ -85,6 +85,31 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    if job.dispatch_at is None:\n",
     ),
     _one(
+        2,
+        "a launch that waited for its turn is not compared with the term again",
+        f"{AGENT_TESTS}/test_agent_failover.py"
+        "::test_v02_an_order_that_waits_for_its_turn_is_overtaken_by_a_new_leader",
+        f"{AGENT}/launch.py",
+        "        site.terms.check(order.term)\n",
+        "        pass\n",
+    ),
+    _one(
+        2,
+        "a probe does not tell the agent who leads",
+        f"{AGENT_TESTS}/test_agent_failover.py::test_v02_a_beat_tells_the_term_and_a_probe_too",
+        f"{AGENT}/control_calls.py",
+        "        if request.term:  # a controller of the release before tells none\n",
+        "        if False:\n",
+    ),
+    _one(
+        2,
+        "the highest term is forgotten with the agent",
+        f"{AGENT_TESTS}/test_agent_failover.py::test_v02_lower_terms_are_refused_also_after_a_restart",
+        f"{AGENT}/daemon.py",
+        "        self._terms = Terms(runtime.paths.runtime).load()\n",
+        "        self._terms = Terms(runtime.paths.runtime)\n",
+    ),
+    _one(
         3,
         "the agent does not look at the step of an order",
         f"{DAEMONS}::test_v03_batch_extern_and_numbered_steps_live_and_die_apart",

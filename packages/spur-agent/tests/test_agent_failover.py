@@ -109,7 +109,7 @@ async def test_a_controller_behind_a_closed_way_is_left_soon(
     assert len(controller.headers.get("Heartbeat", [])) <= asked + 1
 
 
-async def test_lower_terms_are_refused_also_after_a_restart(agent, controller, spec_of, gate, tools):
+async def test_v02_lower_terms_are_refused_also_after_a_restart(agent, controller, spec_of, gate, tools):
     rid, fifo = tools.batch(41), gate()
     assert (await agent.launch(spec_of(rid, f"read x < {fifo}"), term=5)).success
     assert json.loads((agent.state / "runtime" / FILE_NAME).read_bytes()) == {"term": 5}
@@ -135,7 +135,7 @@ async def test_lower_terms_are_refused_also_after_a_restart(agent, controller, s
     tools.open_gate(fifo)
 
 
-async def test_a_beat_tells_the_term_and_a_probe_too(agent, controller, spec_of, tools):
+async def test_v02_a_beat_tells_the_term_and_a_probe_too(agent, controller, spec_of, tools):
     controller.term = 7
     kept = agent.state / "runtime" / FILE_NAME
     await tools.until(lambda: kept.exists() and json.loads(kept.read_bytes()) == {"term": 7}, "kept")
@@ -146,7 +146,7 @@ async def test_a_beat_tells_the_term_and_a_probe_too(agent, controller, spec_of,
         await agent.launch(spec_of(tools.batch(43)), term=8)
 
 
-async def test_an_order_that_waits_for_its_turn_is_overtaken_by_a_new_leader(
+async def test_v02_an_order_that_waits_for_its_turn_is_overtaken_by_a_new_leader(
     agent, controller, spec_of, base, tools
 ):
     """A launch waits for the end of an older attempt; meanwhile the next leader asks, is told "nothing here",
