@@ -197,6 +197,23 @@ def test_how_long_a_command_looks_for_a_controller(cli, free_port, group, names)
     assert time.monotonic() - begun < 0.5
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_one_that_knows_no_leader_says_more_than_those_that_are_down(cli, free_port, peer, refuse, last):
+    """It keeps each call for a while; the patience is counted from the start."""
+
+    def keeps(request):
+        time.sleep(0.4)
+        raise refuse(UNAVAILABLE, "no controller leads", "no_leader")
+
+    peer.answers["CancelJob"] = peer.answers["SubmitJob"] = keeps
+    dead = f"127.0.0.1:{free_port}"
+    addresses = ",".join((peer.address, dead) if last else (dead, peer.address))
+    begun = time.monotonic()
+    result = cli("sbatch", "--wrap", "x", env={"SPUR_CONTROLLER_ADDR": addresses, "SPUR_RETRY_SECS": "1"})
+    assert result == (1, "", "sbatch: error: Batch job submission failed: no controller leads\n")
+    assert 0.8 < time.monotonic() - begun < 4
+
+
 def test_one_controller_without_a_leader_is_waited_for(cli, peer, refuse):
     """Of its group the others are learned; nobody leads, then somebody does."""
     asked = []

@@ -22,6 +22,8 @@ LEARN_SECS = 5.0
 GLANCE_SECS = 3.0
 #: Between two rounds of all controllers.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 1.0
+#: The least time for further rounds, however long the first one took.
+LEAST_SECS = 5.0
 #: Methods that change nothing.
 READS = ("Get", "List", "Watch", "Ping", "Stream")
 REQUEST_KEY, LEADER_KEY = "x-spur-request-id", "x-spur-leader"
@@ -133,6 +135,7 @@ class Transport:
         metadata = (*self.metadata(), *_request_id(method, request, request_id), *self._stale_ok(method))
         path, message = f"/{service}/{method}", request.SerializeToString()
         pause, until = FIRST_PAUSE, None
+        began = time.monotonic()
         # One that is out of touch with the others keeps a question for some time before it says so.
         wait = min(timeout, GLANCE_SECS) if self.route.several and method.startswith(READS) else timeout
         while True:
@@ -145,7 +148,8 @@ class Transport:
             elif not self.route.several:
                 raise found
             now = time.monotonic()
-            until = until or now + self._retry_secs
+            # A controller may have kept the call for as long as this has patience; another round is due then.
+            until = until or max(began + self._retry_secs, now + min(self._retry_secs, LEAST_SECS))
             if now + pause > until:
                 found.final = True
                 raise found
@@ -155,7 +159,9 @@ class Transport:
     def _round(
         self, path: str, message: bytes, metadata: credentials.Metadata, timeout: float, *, glance: bool
     ) -> "bytes | CallFailed":
-        """The answer of the first controller that can serve the call, or why the last one did not.
+        """The answer of the first controller that can serve the call, or why none did.
+
+        One that was reached tells that, if any was.
 
         Args:
             glance: one that takes longer than `timeout` is passed over.
@@ -170,8 +176,10 @@ class Transport:
             try:
                 body, said = self._ask(address, path, message, metadata, timeout)
             except CallFailed as error:
-                failure = error
                 late = glance and error.status == "DEADLINE_EXCEEDED"
+                # Those that are down say less than one that is up and knows no leader.
+                if not failure.reached or (error.reached and not late):
+                    failure = error
                 error.reached = error.reached or late
                 if not (error.elsewhere or late):
                     raise

@@ -64,7 +64,7 @@ class NoLeader(BusyError):
     code = "no_leader"
 
     def __init__(self) -> None:
-        super().__init__("no leader: no majority of the controllers is in touch; try again")
+        super().__init__("no controller leads: most are down or out of touch; see scontrol ping")
 
 
 class NotTheLeader(BusyError):
