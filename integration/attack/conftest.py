@@ -340,6 +340,7 @@ def helpers() -> Any:
         victim = victim_name()
         open_folder = staticmethod(_e2e.open_folder)
         Cluster = Besieged
+        Plain = _e2e.Cluster
         Target = Target
         launch_spec = staticmethod(launch_spec)
 

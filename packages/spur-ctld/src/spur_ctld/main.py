@@ -84,8 +84,10 @@ def _main(opts: options.Options) -> int:
     listen = opts.listen or config.controller.listen_addr
     state_dir = opts.state_dir or Path(config.controller.state_dir)
     from spur_core.config.address import split_address
+    from spur_core.linux.connections import raise_file_limit
 
     split_address(listen)
+    raise_file_limit()
     from spur_ctld.controller import Controller
     from spur_ctld.replication.watchdog import new_event_loop
 

@@ -15,6 +15,7 @@ from spur_ctld.replication.meta import Member
 from spur_ctld.replication.node import Node
 from spur_ctld.replication.tls import read_tls
 from spur_ctld.replication.transport import Transport
+from spur_ctld.state import codec
 
 #: Newest version of the operations that this release applies.
 COMMAND_VERSION = 3
@@ -61,4 +62,5 @@ def build_node(
         cluster_id=certs.cluster_id(tls / certs.CA_CERT),
         command_version=COMMAND_VERSION,
         version=__version__,
+        check=codec.decode_op,
     )

@@ -6,6 +6,7 @@ from grpc import aio
 
 from spur_core.config.address import join_address, split_address
 from spur_core.errors import RequestError
+from spur_core.linux.connections import listener_options
 from spur_ctld.api.gate import Gate
 from spur_ctld.api.service import ControllerService
 from spur_proto import accounting_pb2_grpc, controller_pb2_grpc
@@ -39,7 +40,7 @@ def build(gate: Gate, controller: ControllerService, accounting: Any | None, lis
     Raises:
         CannotListen: the address cannot be bound.
     """
-    server = aio.server(interceptors=(gate,), options=OPTIONS)
+    server = aio.server(interceptors=(gate,), options=(*OPTIONS, *listener_options(2)))
     controller_pb2_grpc.add_SlurmControllerServicer_to_server(controller, server)
     if accounting is not None:
         accounting_pb2_grpc.add_SlurmAccountingServicer_to_server(accounting, server)

@@ -20,10 +20,7 @@ def init(place: Place, say: Say) -> None:
         StateError: there is anything already, or the certificates are missing.
     """
     cluster_id = place.cluster_id()
-    try:
-        place.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(f"state directory {place.state_dir}: {error.strerror}") from None
+    certs.own_folder(place.state_dir)
     meta = init_directory(place.state_dir, place.member_id, place.members, Files(), cluster_id)
     say(
         f"{place.state_dir / 'raft'}: controller {place.member_id} of {len(place.members)}"
@@ -43,6 +40,8 @@ def gen_certs(config: Config, out: Path, say: Say) -> None:
         raise ConfigError(
             "[controller] peers: a single controller needs no certificates; name all members of the group"
         )
+    # Before a CA in it is believed: it may be somebody else's.
+    certs.own_folder(out)
     ca = out / certs.CA_CERT
     new = not ca.exists()
     if new:

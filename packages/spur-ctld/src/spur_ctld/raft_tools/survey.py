@@ -4,6 +4,7 @@ While the controller runs, the end of the newest segment may be half written and
 first is a note, for the second the reading starts over.
 """
 
+import stat
 from pathlib import Path
 
 import msgspec
@@ -96,6 +97,7 @@ def survey(state_dir: Path) -> Survey:
 
 def _survey(folder: Path) -> Survey:
     found = Survey(str(folder))
+    _require_files(folder)
     try:
         found.meta = read_meta(folder / "meta")
         if found.meta is None:
@@ -119,6 +121,21 @@ def _survey(folder: Path) -> Survey:
             f"{folder / 'snap'}: no readable snapshot reaches entry {found.base.index}, where the log begins"
         )
     return found
+
+
+def _require_files(folder: Path) -> None:
+    """Raises StateError when anything stands in a file's place that has no end, or waits for a writer."""
+    parts = [folder / name for name in ("meta", "lock", ALARMS)]
+    parts += [
+        path for name in ("log", "snap") if (folder / name).is_dir() for path in (folder / name).iterdir()
+    ]
+    for path in parts:
+        try:
+            regular = stat.S_ISREG(path.lstat().st_mode)
+        except FileNotFoundError:
+            continue
+        if not regular:
+            raise StateError(f"{path}: is not a regular file; this is no directory of a controller")
 
 
 def _holder(path: Path) -> int | None:

@@ -42,10 +42,28 @@ def make_ca(folder: Path) -> None:
     built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     built = built.add_extension(_usage(signs_certificates=True), critical=True)
     certificate = built.sign(key, hashes.SHA256())
-    _folder(folder)
+    own_folder(folder)
     # The key first: without its certificate it is nothing, and a certificate without it signs nobody.
     _write(folder / CA_KEY, _key_bytes(key))
     _write(folder / CA_CERT, _cert_bytes(certificate))
+
+
+def own_folder(path: Path) -> None:
+    """Make the directory, or see that in the one which is there nobody else can put or replace a file.
+
+    Raises:
+        StateError: it cannot be made, is another user's, or others may write in it; one line.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A link may be anybody's as well.
+        for found in (path.lstat(), path.stat()):
+            if found.st_uid not in (0, os.geteuid()):
+                raise StateError(f"{path}: belongs to uid {found.st_uid}; choose a directory of your own")
+        if found.st_mode & 0o022:
+            raise StateError(f"{path}: others can write in it; run chmod go-w on it, or choose another one")
+    except OSError as error:
+        raise StateError(f"{path}: {error.strerror}") from None
 
 
 def make_member(folder: Path, member_id: int) -> Path:
@@ -71,7 +89,7 @@ def make_member(folder: Path, member_id: int) -> Path:
     built = built.add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
     built = built.add_extension(_issued_by(ca), critical=False)
     certificate = built.sign(ca_key, hashes.SHA256())
-    _folder(target)
+    own_folder(target)
     _write(target / CA_CERT, _cert_bytes(ca))
     _write(target / MEMBER_KEY, _key_bytes(key))
     _write(target / MEMBER_CERT, _cert_bytes(certificate))
@@ -208,13 +226,6 @@ def _refuse_existing(*paths: Path) -> None:
     for path in paths:
         if path.exists():
             raise StateError(f"{path}: is there already and is never overwritten; choose another directory")
-
-
-def _folder(path: Path) -> None:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(f"{path}: {error.strerror}") from None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from grpc import aio
 
-from spur_core.errors import ConfigError, StateError
+from spur_core.errors import ConfigError, SpurError, StateError
 from spur_ctld.replication import watchdog
 from spur_ctld.replication.announcer import Announcer
 from spur_ctld.replication.api import LeaderChange, MemberView, Metrics, Restored, RoleChange, StateMachine
@@ -68,6 +68,8 @@ class Node:
         cluster_id: what the group's CA says; None = not compared.
         command_version: newest version of commands that the machine applies.
         version: of the program, for people.
+        check: raises SpurError for bytes that are no command; asked about what other members send, because
+            such bytes in the log would end every member.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Node:
         cluster_id: str | None = None,
         command_version: int = 0,
         version: str = "",
+        check: Callable[[bytes], object] | None = None,
     ) -> None:
         if member_id not in {member.id for member in members}:
             raise ConfigError(f"[controller] node_id: controller {member_id} is not among the peers")
@@ -106,6 +109,7 @@ class Node:
         self._cluster_id = cluster_id
         self._command_version = command_version
         self._version = version
+        self._check = check
         self._announcer = Announcer()
         self._scheduled = False
         self._started = False
@@ -272,6 +276,11 @@ class Node:
         """A command of another member, executed here or refused."""
         if self._core.role is not Role.LEADER:
             raise NotLeader(self._core.leader or None)
+        if self._check is not None:
+            try:
+                self._check(cmd)
+            except SpurError:
+                raise Dropped("not a command that this controller knows") from None
         return self._enter(cmd, deadline, hop=True).future
 
     def _check_proposal(self, size: int) -> None:

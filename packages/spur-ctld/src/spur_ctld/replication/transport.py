@@ -13,6 +13,7 @@ from grpc import aio
 
 from spur_core.config.address import join_address, split_address
 from spur_core.errors import ConfigError, SpurError
+from spur_core.linux.connections import listener_options
 from spur_ctld.replication import wire
 from spur_ctld.replication.identity import Identity, Refused, identify
 from spur_ctld.replication.limits import Limits
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds for answers at a stop.
 _ANSWERS_SECS: Final = 0.05
+#: Characters of a refusal.
+_MOST_TEXT: Final = 500
 
 
 class Receiver(Protocol):
@@ -79,6 +82,7 @@ class Transport:
         """
         options = (
             *OPTIONS,
+            *listener_options(8),
             # Two controllers on one port would each get half of the calls.
             ("grpc.so_reuseport", 0),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 300),
@@ -185,6 +189,10 @@ class _Service(RaftInternalServicer):
             header = first.header
             member = await self._greet(context, header.hello)
             try:
+                wire.check_snapshot(header.term, header.index, header.index_term)
+            except wire.BadFrame as error:
+                await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            try:
                 await self._receiver.snapshot(member.id, header, _data(request_iterator))
             except SpurError as error:
                 await self._refuse(context, grpc.StatusCode.FAILED_PRECONDITION, error.text)
@@ -220,6 +228,8 @@ class _Service(RaftInternalServicer):
     ) -> NoReturn:
         """End the call; the log hears of each trouble once, not at each attempt."""
         host = _host(context)
+        # What it quotes is the caller's, and a status has to fit into its metadata.
+        text = text[:_MOST_TEXT]
         if self._complaints.get(host) != text:
             if len(self._complaints) >= 100:
                 self._complaints.clear()

@@ -62,6 +62,12 @@ def decode(data: bytes, src: int, dst: int, command_bytes: int) -> list[AnyMessa
     return messages
 
 
+def check_snapshot(term: int, index: int, index_term: int) -> None:
+    """Raises BadFrame when a leader of `term` cannot have a snapshot at that position."""
+    if max(term, index) > _MOST or not 0 < index_term <= term or not index:
+        raise BadFrame(f"a snapshot of entry {index} of term {index_term} cannot come from term {term}")
+
+
 def _one_entry(messages: Sequence[Message]) -> bool:
     return len(messages) == 1 and isinstance(messages[0], Append) and len(messages[0].entries) == 1
 
