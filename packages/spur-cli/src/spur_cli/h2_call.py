@@ -89,7 +89,8 @@ def _turn(connection: socket.socket, exchange: Exchange, deadline: float, quick:
     connection.settimeout(wait)
     try:
         if out := exchange.to_send():
-            connection.sendall(out)
+            # Commands die of SIGPIPE when their reader goes away; the network is not their reader.
+            connection.sendall(out, socket.MSG_NOSIGNAL)
         wait = _left(deadline, quick)
         connection.settimeout(wait)
         exchange.receive(connection.recv(1 << 18))
