@@ -454,18 +454,20 @@ class RegisterAgentRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., boot_id: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
 
 class RegisterAgentResponse(_message.Message):
-    __slots__ = ("node_token", "cluster_name", "heartbeat_secs", "term", "controllers")
+    __slots__ = ("node_token", "cluster_name", "heartbeat_secs", "term", "controllers", "term_proof")
     NODE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECS_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
+    TERM_PROOF_FIELD_NUMBER: _ClassVar[int]
     node_token: str
     cluster_name: str
     heartbeat_secs: int
     term: int
     controllers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_token: _Optional[str] = ..., cluster_name: _Optional[str] = ..., heartbeat_secs: _Optional[int] = ..., term: _Optional[int] = ..., controllers: _Optional[_Iterable[str]] = ...) -> None: ...
+    term_proof: bytes
+    def __init__(self, node_token: _Optional[str] = ..., cluster_name: _Optional[str] = ..., heartbeat_secs: _Optional[int] = ..., term: _Optional[int] = ..., controllers: _Optional[_Iterable[str]] = ..., term_proof: _Optional[bytes] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("node", "cpu_load", "free_memory_mb", "boot_id", "has_snapshot", "held")
@@ -484,12 +486,14 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpu_load: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., boot_id: _Optional[str] = ..., has_snapshot: bool = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("register_again", "term")
+    __slots__ = ("register_again", "term", "term_proof")
     REGISTER_AGAIN_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
+    TERM_PROOF_FIELD_NUMBER: _ClassVar[int]
     register_again: bool
     term: int
-    def __init__(self, register_again: bool = ..., term: _Optional[int] = ...) -> None: ...
+    term_proof: bytes
+    def __init__(self, register_again: bool = ..., term: _Optional[int] = ..., term_proof: _Optional[bytes] = ...) -> None: ...
 
 class DeregisterAgentRequest(_message.Message):
     __slots__ = ("node", "reason", "held")
