@@ -1,13 +1,15 @@
 """Every test: `hatch run test [PYTEST ARGUMENTS]`.
 
 1. Byte-code is compiled, so that nobody measures or races the compiler.
-2. Suites of pure code run on two workers, everything else (processes, sockets, cgroups) in one.
-3. As root, the tests marked `node` run once more as an ordinary user, in a private temporary folder.
+2. Suites of pure code run on two workers; what crosses wheels (`integration/`) runs alone.
+3. The other suites of the wheels run in one process.  As root, the tests marked `node` run once more as an
+   ordinary user, in a private temporary folder, beside them: most of both is waiting.
 
 Arguments are passed on; with a path among them only that is run, in one process, then once more as an
 ordinary user.  Ends with one line of totals, and with status 1 when any run failed or nothing ran.
 """
 
+import contextlib
 import os
 import pwd
 import shlex
@@ -50,22 +52,66 @@ def counts(report: Path) -> tuple[int, int, int]:
     return total["tests"], total["failures"] + total["errors"], total["skipped"]
 
 
+class Run:
+    """One pytest, from its start on.
+
+    Args:
+        output: where its output goes; None = straight through.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        command: list[str],
+        report: Path,
+        env: dict[str, str] | None = None,
+        output: Path | None = None,
+    ) -> None:
+        self.title = title
+        self.report = report
+        self.output = output
+        shown = command[command.index(sys.executable) :]  # without what leads up to the ordinary user
+        self.heading = f"\n=== {title}\n$ {shlex.join(shown)}"
+        if output is None:
+            print(self.heading, flush=True)
+        with contextlib.ExitStack() as files:
+            sink = None if output is None else files.enter_context(output.open("wb"))
+            self.child = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=env,
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=None if sink is None else subprocess.STDOUT,
+            )
+
+    def result(self) -> Result:
+        """Wait for its end; shows what it wrote if nobody has seen it yet."""
+        try:
+            status = self.child.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            print(f"run_tests: {self.title}: not done after {PATIENCE} s, ended", file=sys.stderr)
+            os.killpg(self.child.pid, signal.SIGKILL)
+            self.child.wait()
+            status = 124
+        except BaseException:  # Ctrl-C: its tests end with us
+            self.end()
+            raise
+        if self.output is not None:
+            print(self.heading)
+            print(self.output.read_text(errors="replace"), flush=True)
+        return Result(self.title, status, *counts(self.report))
+
+    def end(self) -> None:
+        """Its tests end with us."""
+        if self.child.poll() is None:
+            os.killpg(self.child.pid, signal.SIGTERM)
+
+
 def run(title: str, command: list[str], report: Path, env: dict[str, str] | None = None) -> Result:
     """Run one pytest, its output going straight through."""
-    shown = command[command.index(sys.executable) :]  # without what leads up to the ordinary user
-    print(f"\n=== {title}\n$ {shlex.join(shown)}", flush=True)
-    child = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True, stdin=subprocess.DEVNULL)
-    try:
-        status = child.wait(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        print(f"run_tests: {title}: not done after {PATIENCE} s, ended", file=sys.stderr)
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        status = 124
-    except BaseException:  # Ctrl-C: its tests end with us
-        os.killpg(child.pid, signal.SIGTERM)
-        raise
-    return Result(title, status, *counts(report))
+    return Run(title, command, report, env).result()
 
 
 def pytest_command(report: Path, *arguments: str) -> list[str]:
@@ -160,17 +206,29 @@ def main() -> int:
     results = [Result("byte-code", compiled.returncode, 0, 0, 0)]
     with tempfile.TemporaryDirectory(prefix="spur-reports") as name:
         reports = Path(name)
+        beside: Run | None = None
         if has_path(arguments):
             report = reports / "given.xml"
             results.append(run("given paths", pytest_command(report, *arguments), report))
         else:
             report = reports / "pure.xml"
             results.append(run("pure suites", pytest_command(report, "-n", "2", *PURE, *arguments), report))
-            ignored = [f"--ignore={p}" for p in PURE]
-            report = reports / "rest.xml"
-            results.append(run("everything else", pytest_command(report, *ignored, *arguments), report))
-    if os.geteuid() == 0:
-        results.append(ordinary_run(arguments))
+            report = reports / "integration.xml"
+            results.append(run("integration", pytest_command(report, *arguments, "integration"), report))
+            report = reports / "wheels.xml"
+            wheels = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("packages/*/tests"))]
+            wheels = [p for p in wheels if not p.startswith(tuple(f"{pure}/" for pure in PURE))]
+            command = pytest_command(report, *arguments, *wheels)
+            beside = Run("wheels", command, report, output=reports / "wheels.log")
+        if os.geteuid() == 0:
+            try:
+                results.append(ordinary_run(arguments))
+            except BaseException:
+                if beside is not None:
+                    beside.end()
+                raise
+        if beside is not None:
+            results.append(beside.result())
     return summary(results)
 
 

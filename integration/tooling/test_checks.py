@@ -70,6 +70,21 @@ def test_exit_status_of_a_whole_run(results, status, capsys):
     assert " passed, " in capsys.readouterr().out
 
 
+def test_a_run_beside_another_is_shown_when_it_is_over(tmp_path, capsys):
+    """Two runs at once do not write into each other's lines, and a failure of the hidden one counts."""
+    tool = load("run_tests")
+    report = tmp_path / "report.xml"
+    report.write_text('<testsuites><testsuite tests="3" failures="1" errors="0" skipped="0"/></testsuites>')
+    command = [sys.executable, "-c", "print('its words'); raise SystemExit(1)"]
+    beside = tool.Run("beside", command, report, output=tmp_path / "log")
+    assert beside.child.wait(timeout=30) == 1
+    assert capsys.readouterr().out == ""
+    assert beside.result() == tool.Result("beside", 1, 3, 1, 0)
+    shown = capsys.readouterr().out
+    assert "=== beside" in shown
+    assert "its words" in shown
+
+
 def test_ci_script_parses():
     done = subprocess.run(["bash", "-n", ROOT / ".ci" / "run"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
