@@ -1,7 +1,11 @@
 """The small HTTP/2 client against a real gRPC server, and against bytes that no good server sends."""
 
 import concurrent.futures
+import select
+import socket
 import struct
+import subprocess
+import sys
 
 import grpc
 import pytest
@@ -89,6 +93,40 @@ def test_nobody_listens():
         h2_call.call("127.0.0.1:1", "/t.S/Echo", b"", META, 5)
     assert caught.value.text == CONNECT_FAILURE
     assert not caught.value.reached
+
+
+def test_a_server_that_dies_while_we_send_is_a_failed_call_even_where_sigpipe_kills():
+    """Commands end silently when their reader goes away (`squeue | head`); a controller is no reader."""
+    program = """
+import signal, sys
+from spur_cli import h2_call
+from spur_cli.cli_errors import CallFailed
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+try:
+    h2_call.call(sys.argv[1], "/t.S/Echo", bytes(8 << 20), (), 30)
+except CallFailed as failure:
+    print("lost", failure.lost)
+"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        client = subprocess.Popen(
+            [sys.executable, "-c", program, address],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        connection, _ = listener.accept()
+        taken = 0
+        while taken < 65_535 or select.select([connection], [], [], 0.3)[0]:
+            taken += len(connection.recv(1 << 16))
+        # In one packet: ready to take it all, and gone.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        window = struct.pack(">L", 1 << 28)
+        settings = struct.pack(">HL", 4, 1 << 28)
+        connection.sendall(frame(4, 0, 0, settings) + frame(8, 0, 0, window) + frame(8, 0, 1, window))
+        connection.close()
+        out, err = client.communicate(timeout=30)
+    assert (client.returncode, out) == (0, "lost True\n"), err
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
