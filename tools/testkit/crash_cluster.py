@@ -84,6 +84,8 @@ class CrashCluster:
         silence: seconds after which a silent node is down.
         settings: section -> key -> value in TOML, laid over those of the harness.
         waits: "module.CONSTANT" -> seconds: what the agents wait for that nobody can configure.
+        paranoid: controllers check the rules of their state after every change, of replayed ones too, which
+            takes them seconds after a restart once there are many jobs.
 
     Attributes:
         runs: the file in which every job notes `JOB.RESTARTS.PID` as its first act.
@@ -99,8 +101,10 @@ class CrashCluster:
         settings: dict[str, dict[str, str]] | None = None,
         controllers: int = 1,
         waits: Mapping[str, float] | None = None,
+        paranoid: bool = True,
     ) -> None:
         self.folder = folder
+        self._paranoid = paranoid
         self.waits = dict(waits or {})
         self.work = Path(tempfile.mkdtemp(prefix="crash-", dir=folder.parent))
         self.work.chmod(0o777)
@@ -178,7 +182,7 @@ class CrashCluster:
         if faults:
             env |= {"SPUR_FAULT": faults, "SPUR_TEST_FAULTS": "1", "SPUR_FAULT_ONCE": str(struck)}
         words = self.layout.command(name)
-        if name in self.layout.controllers:
+        if name in self.layout.controllers and self._paranoid:
             words.append("--paranoid")
         program = tuned(str(BIN / words[0]), self.waits if name in self.agents else {})
         run = self.folder / "run"
