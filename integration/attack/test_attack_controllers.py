@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from cryptography.x509.oid import NameOID
 from spur_auth import mint
 from spur_ctld.replication import certs, wire
 from spur_ctld.replication.types import Append, AppendReply, Entry, HeartbeatReply, Position
+from spur_proto import agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
 from spur_proto import controller_pb2 as pb
-from spur_proto import controller_pb2_grpc
 from spur_proto import raft_internal_pb2 as raft
 from spur_proto.raft_internal_pb2_grpc import RaftInternalStub
 
@@ -403,6 +404,82 @@ def test_a_request_id_is_its_owners_alone(group: Group, helpers: Any) -> None:
             group.ctl(group.leader).CancelJob, cancel, group.token(helpers.victim), (rid[0], long)
         )
         assert (code, "more than 64" in text) == ("INVALID_ARGUMENT", True)
+
+
+# -- whom an agent believes
+
+
+def test_no_caller_raises_an_agents_term(group: Group, helpers: Any) -> None:
+    """Whoever is no controller locks the real ones out of a node for a time, let alone for ever."""
+    ready = (group.folder / "run" / "spurd-node1.ready").read_text().split()[2]
+    kept = group.folder / "state" / "spurd-node1" / "runtime" / "term.json"
+    before = kept.read_bytes()
+    assert json.loads(before) == {"term": group.ping().term}
+    rid = common_pb2.RuntimeId(job_id=1, run_attempt=1, step_id=0)
+    far = (1 << 64) - 1
+    controller = mint.mint_controller(group.key, time.time(), cluster="local")
+    forged = mint.mint_controller(b"x" * 32, time.time(), cluster="local")
+    with grpc.insecure_channel(ready) as channel:
+        agent = agent_pb2_grpc.SlurmAgentStub(channel)
+        launch = agent_pb2.LaunchJobRequest(target_node="node1", term=far, spec=b"", launch_token="x")
+        run = agent_pb2.RunCommandRequest(target_node="node1", term=far, spec=b"", launch_token="x")
+        orders = (
+            (agent.LaunchJob, launch),
+            (agent.RunCommand, run),
+            (agent.CancelJob, agent_pb2.AgentCancelJobRequest(rid=rid, term=far)),
+            (agent.SuspendJob, agent_pb2.AgentSuspendJobRequest(rid=rid, term=far)),
+            (agent.ProbeStepd, agent_pb2.ProbeStepdRequest(rid=rid, term=far)),
+        )
+        node = mint.mint_node(group.key, "node1", time.time(), cluster="local")
+        for token in (None, group.token(helpers.stranger), group.token("root"), node, forged):
+            for call, request in orders:
+                code, text, _ = ask(call, request, token, ("x-spur-forwarded", "-"), ("x-spur-user", "root"))
+                assert code in ("UNAUTHENTICATED", "PERMISSION_DENIED"), (code, text)
+        # A launch is believed by the statement in it, not by the call's credential alone.
+        for call, request in orders[:2]:
+            code, text, _ = ask(call, request, controller)
+            assert code in ("UNAUTHENTICATED", "INVALID_ARGUMENT"), (code, text)
+    assert kept.read_bytes() == before
+
+
+def test_who_sits_on_a_controllers_address_locks_no_agent_out(group: Group, helpers: Any) -> None:
+    """The controllers' ports are free when they are down, and any user of their host may take them."""
+    kept = group.folder / "state" / "spurd-node1" / "runtime" / "term.json"
+    before = kept.read_bytes()
+    asked: list[str] = []
+
+    class Squatter(controller_pb2_grpc.SlurmControllerServicer):
+        def RegisterAgent(self, request: Any, context: Any) -> Any:
+            asked.append("RegisterAgent")
+            return pb.RegisterAgentResponse(heartbeat_secs=1, term=(1 << 64) - 1, term_proof=b"x" * 32)
+
+        def Heartbeat(self, request: Any, context: Any) -> Any:
+            asked.append("Heartbeat")
+            return pb.HeartbeatResponse(term=(1 << 64) - 1)
+
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    controller_pb2_grpc.add_SlurmControllerServicer_to_server(Squatter(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    folder = group.folder.parent / "lured"
+    # A second agent of the same cluster, as if its controllers' addresses had been taken.
+    lured = subprocess.Popen(
+        [
+            *("spurd", "-D", "-N", "node1", "--config", str(group.folder / "spur.conf")),
+            *("--state-dir", str(folder), "--listen", "127.0.0.1:0", "--controller", f"127.0.0.1:{port}"),
+        ],
+        env=group.cluster.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        helpers.until(lambda: "Heartbeat" in asked, "the agent has fallen for it")
+    finally:
+        lured.terminate()
+        lured.wait(30)
+        server.stop(0)
+    assert not (folder / "runtime" / "term.json").exists()
+    assert kept.read_bytes() == before
 
 
 # -- what lies on the disk and in the table of processes

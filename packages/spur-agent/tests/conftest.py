@@ -25,6 +25,7 @@ from testkit.tuned import tuned
 
 from spur_agent.own_groups import setting as cgroup_setting
 from spur_auth import mint
+from spur_auth.term_proof import prove
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_core.linux import cgroup, cgroup_layout, procfs
 from spur_proto import agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
@@ -76,6 +77,8 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
         self.register_again = False
         self.unauthenticated_beats = 0
         self.term = 1
+        #: Whose key it proves its term with.
+        self.proof_key = KEY.encode()
         self.heartbeat_secs = 1
         #: What the group looks like, told with a registration.
         self.controllers: list[str] = []
@@ -125,6 +128,7 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
             heartbeat_secs=self.heartbeat_secs,
             term=self.term,
             controllers=self.controllers,
+            term_proof=prove(self.proof_key, self.term),
         )
 
     async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:
@@ -135,7 +139,9 @@ class ScriptedController(controller_pb2_grpc.SlurmControllerServicer):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "credential expired 5 s ago")
         self.beats.append(request)
         again, self.register_again = self.register_again, False
-        return pb.HeartbeatResponse(register_again=again, term=self.term)
+        return pb.HeartbeatResponse(
+            register_again=again, term=self.term, term_proof=prove(self.proof_key, self.term)
+        )
 
     async def DeregisterAgent(self, request: Any, context: Any) -> pb.DeregisterAgentResponse:
         self.farewells.append(request)

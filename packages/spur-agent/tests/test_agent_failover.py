@@ -146,6 +146,22 @@ async def test_v02_a_beat_tells_the_term_and_a_probe_too(agent, controller, spec
         await agent.launch(spec_of(tools.batch(43)), term=8)
 
 
+async def test_v02_a_term_that_nobody_proves_locks_no_controller_out(agent, controller, spec_of, tools):
+    """Whoever listens at a controller's address can answer, but has no key of the cluster."""
+    controller.term, controller.proof_key = (1 << 64) - 1, b"another cluster's key"
+    beats = len(controller.beats)
+    await tools.until(lambda: len(controller.beats) > beats + 1, "two beats")
+    assert "term_not_proven" in agent.log_text()
+    # Nor is a launch that nobody signed believed to be of the newest term.
+    forged = tools.launch_request(spec_of(tools.batch(44)), "n1", term=1 << 63)
+    forged.launch_token = "x"
+    with pytest.raises(aio.AioRpcError, match="credential"):
+        await agent.call("LaunchJob", forged)
+    kept = agent.state / "runtime" / FILE_NAME
+    assert json.loads(kept.read_bytes()) == {"term": 1}
+    assert (await agent.launch(spec_of(tools.batch(45)), term=1)).success
+
+
 async def test_v02_an_order_that_waits_for_its_turn_is_overtaken_by_a_new_leader(
     agent, controller, spec_of, base, tools
 ):

@@ -48,6 +48,7 @@ from spur_agent.terms import Terms
 from spur_core.config.address import join_address, split_address
 from spur_core.errors import StateError
 from spur_core.linux import cgroup_layout
+from spur_core.linux.connections import listener_options
 from spur_proto import agent_pb2_grpc
 
 log = logging.getLogger(__name__)
@@ -142,7 +143,8 @@ class Daemon:
         self._keeper.on_lost = self._recovery.note
         self._keeper.verdicts_come = lambda: self._recovery.supported
         self._streams = Streams(self._table)
-        rules = trust.rules(config.auth.plugin, config.auth.mode, settings.key)
+        rules = self._rules = trust.rules(config.auth.plugin, config.auth.mode, settings.key)
+        self._unproven = 0
         self._prologs = Prologs(runtime.paths.runtime, hardware.boot_id)
         self._launcher = Launcher(
             LaunchSite(
@@ -173,7 +175,9 @@ class Daemon:
                 drain=self._drain,
             )
         )
-        self._server = aio.server(interceptors=(Gate(rules),), options=_SERVER_OPTIONS)
+        self._server = aio.server(
+            interceptors=(Gate(rules),), options=(*_SERVER_OPTIONS, *listener_options(2))
+        )
         self._membership: Membership | None = None
 
     async def run(self) -> None:
@@ -261,11 +265,22 @@ class Daemon:
             self._credential,
             self._table.snapshot,
             self._keeper.beat_heard,
-            self._terms.see,
+            self._heard_term,
             self._keeper.wake,
         )
         self._keeper.beat_now = member.beat_now
         return member
+
+    def _heard_term(self, term: int, proof: bytes) -> int:
+        """A controller answered in that term; what is believed of it."""
+        believed = trust.believed_term(self._rules, term, proof)
+        if believed:
+            self._terms.see(believed)
+        elif term != self._unproven:
+            # One of the release before; or nobody of ours.
+            self._unproven = term
+            log.warning("term_not_proven term=%d", term)
+        return believed
 
     async def _drain(self, reason: str) -> None:
         log.error("node_fault reason=%s", value(reason))

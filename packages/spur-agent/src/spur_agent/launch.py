@@ -125,7 +125,6 @@ class Launcher:
         site = self._site
         if request.target_node not in site.names:
             raise WrongState(f"the launch is for node {request.target_node!r}, this is {site.rules.node}")
-        site.terms.check(request.term)
         wire = pb.LaunchSpec()
         try:
             wire.ParseFromString(request.spec)
@@ -136,6 +135,8 @@ class Launcher:
         trust.check_statement(
             site.trust, request.launch_token, rid, wire.uid, wire.gid, digest, request.target_node, now
         )
+        # Only now: who has stolen a credential alone must not lock out later controllers.
+        site.terms.check(request.term)
         if wire.uid == 0 and os.geteuid() == 0 and not site.rules.allow_root_jobs:
             raise AccessDenied("jobs of root are not allowed on this node ([auth] allow_root_jobs)")
         return Order(rid, wire, digest, request.term)

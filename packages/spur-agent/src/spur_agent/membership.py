@@ -66,7 +66,8 @@ class Membership:
     Args:
         snapshot: what is held now.
         on_beat: called after each heartbeat whose snapshot the controller has.
-        on_term: called with the term of the controller that leads, at each registration and heartbeat.
+        on_term: called with the term of the controller that leads and the proof of it, at each registration
+            and heartbeat; what is believed of it.
         on_back: called when a controller answers again, or another one leads: what waits can be told now.
     """
 
@@ -78,7 +79,7 @@ class Membership:
         credential: NodeCredential,
         snapshot: Snapshot,
         on_beat: Callable[[], None],
-        on_term: Callable[[int], None],
+        on_term: Callable[[int, bytes], int],
         on_back: Callable[[], None],
     ) -> None:
         self._identity = identity
@@ -133,7 +134,7 @@ class Membership:
         log.info(
             "registered node=%s cluster=%s term=%d", self._identity.node, answer.cluster_name, answer.term
         )
-        self._led_by(answer.term, back=True)
+        self._led_by(answer, back=True)
         self.registered.set()
 
     async def _beat(self) -> bool:
@@ -164,14 +165,14 @@ class Membership:
             log.info("register_again node=%s", self._identity.node)
             return False
         self._heard = True
-        self._led_by(answer.term, back=not heard)
+        self._led_by(answer, back=not heard)
         if held is not None:
             self._on_beat()
         return True
 
-    def _led_by(self, term: int, *, back: bool) -> None:
+    def _led_by(self, answer: pb.RegisterAgentResponse | pb.HeartbeatResponse, *, back: bool) -> None:
         """A controller answered, in that term."""
-        self._on_term(term)
+        term = self._on_term(answer.term, answer.term_proof)
         if back or term > self._term:
             self._on_back()
         self._term = max(self._term, term)

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from spur_auth import gate
 from spur_auth.kinds import CONTROLLER, NOBODY, USER, Identity, LaunchStatement, asserted_user
 from spur_auth.ownership import may_act_on, require_controller
+from spur_auth.term_proof import proves
 from spur_auth.verify import verify_launch
 from spur_core.errors import AccessDenied, Unsupported
 from spur_core.ids import RuntimeId
@@ -93,6 +94,14 @@ def require_owner(identity: Identity, uid: int, user: str) -> None:
     """
     if not may_act_on(identity, uid, user):
         raise AccessDenied
+
+
+def believed_term(rules: Rules, term: int, proof: bytes) -> int:
+    """The term that a controller's answer names; 0 when whoever answered did not prove that it may name one.
+
+    Orders come with a credential; an answer comes from whoever listens at the address.
+    """
+    return term if rules.open_cluster or proves(rules.keys, proof, term) else 0
 
 
 def check_statement(

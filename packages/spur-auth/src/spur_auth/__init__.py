@@ -11,6 +11,7 @@ Nothing heavy is imported here: a command that only shows a queue pays for no cr
 * `ownership`  who may act on whose job
 * `node_names` who may register as a node, and speak for it
 * `posture`    which `[auth]` settings are refused or warned about
+* `term_proof` who may name a term of the controllers
 * `errors`     the ways in which a credential can be refused
 """
 

@@ -87,12 +87,14 @@ class AgentCalls:
             request.memory_mb,
             len(request.held),
         )
+        term = site.term()
         return pb.RegisterAgentResponse(
             node_token=node_identity.token_for(site, request.node, claim.secret, now),
             cluster_name=site.ledger.state.settings.cluster_name,
             heartbeat_secs=site.settings.heartbeat_secs,
-            term=site.term(),
+            term=term,
             controllers=self.group.clients,
+            term_proof=node_identity.term_proof(site, term),
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
@@ -108,7 +110,8 @@ class AgentCalls:
             log.info("node_back node=%s", request.node)
         if request.has_snapshot:
             await self.site.recovery.reconcile(request.node, held_steps(request.held))
-        return pb.HeartbeatResponse(term=site.term())
+        term = site.term()
+        return pb.HeartbeatResponse(term=term, term_proof=node_identity.term_proof(site, term))
 
     async def DeregisterAgent(
         self, request: pb.DeregisterAgentRequest, context: Any

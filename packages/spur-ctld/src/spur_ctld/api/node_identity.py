@@ -6,6 +6,7 @@ from typing import NamedTuple
 from spur_auth import mint
 from spur_auth.kinds import NODE, USER, Identity
 from spur_auth.node_names import Name, digest, require_agent, require_registration
+from spur_auth.term_proof import prove
 from spur_core.errors import RequestError, SpurError
 from spur_core.states import NodeAvail
 from spur_ctld.api.caller import CALLER
@@ -87,6 +88,13 @@ def require_speaker(site: Site, node: str, identity: Identity | None = None) -> 
         known.holder if known is not None else "",
         open_cluster=site.rules.open_cluster,
     )
+
+
+def term_proof(site: Site, term: int) -> bytes:
+    """With which the agent believes the term; empty on a cluster without a key."""
+    if site.key is None or not site.rules.keys:
+        return b""
+    return prove(site.key, term)
 
 
 def token_for(site: Site, node: str, secret: str, now: float) -> str:
