@@ -126,10 +126,21 @@ def _ancestors() -> set[int]:
 
 
 def cgroups() -> set[str]:
-    """Every cgroup of a job, a step or a test, in every hierarchy."""
+    """Every cgroup of a job, a step or a test that this user made, in every hierarchy.
+
+    Another user's tests may run beside these (tools/run_tests.py).
+    """
     mounts = {
         fields[1]
         for line in Path("/proc/self/mounts").read_text().splitlines()
         if (fields := line.split())[2] in ("cgroup", "cgroup2")
     }
-    return {str(path) for mount in mounts for p in _PATTERNS for path in Path(mount).glob(p) if path.is_dir()}
+    found = {path for mount in mounts for p in _PATTERNS for path in Path(mount).glob(p)}
+    return {str(path) for path in found if _is_mine(path)}
+
+
+def _is_mine(path: Path) -> bool:
+    try:
+        return path.is_dir() and path.stat().st_uid == os.geteuid()
+    except FileNotFoundError:  # it went while we looked
+        return False
