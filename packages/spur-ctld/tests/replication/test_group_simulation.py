@@ -222,13 +222,14 @@ def test_faults_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["vote-twice", "ack-before-sync", "commit-old-term"])
 def test_a_fault_is_caught(name: str) -> None:
-    verdict = mutate.judge(mutant.by_name(name), mutate.cases(), seeds=0)
+    mutation = mutant.by_name(name)
+    verdict = mutate.judge(mutation, mutate.cases(mutation), seeds=0)
     assert verdict.caught
     assert verdict.case
 
 
 def test_a_fault_is_caught_by_a_seed() -> None:
-    verdict = mutate.judge(mutant.by_name("read-by-lease"), (), seeds=40)
+    verdict = mutate.judge(mutant.by_name("read-of-the-applied"), (), seeds=20)
     assert verdict.seed is not None
     assert "was known before" in verdict.problem
 

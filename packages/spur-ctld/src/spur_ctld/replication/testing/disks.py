@@ -45,7 +45,7 @@ class Loaded(msgspec.Struct, frozen=True):
 class Disk(Protocol):
     """One member's directory.  Calls take no simulated time: the member calls when the time has passed.
 
-    `torn` and `torn_snapshot`: the power goes during the write; `power_off` always follows a life.
+    `torn...`: the power goes during it; `power_off` always follows a life.
     """
 
     hard: HardState
@@ -60,6 +60,7 @@ class Disk(Protocol):
     def prune(self) -> None: ...
     def torn_snapshot(self, meta: Position, state: State) -> None: ...
     def compact(self, index: int) -> None: ...
+    def torn_compact(self, index: int) -> None: ...
     def state_at(self, meta: Position) -> State | None: ...
 
 
@@ -151,6 +152,10 @@ class MemoryDisk:
             self._base = Position(last.index, last.term)
             del self._entries[:count]
 
+    def torn_compact(self, index: int) -> None:
+        if self._rng.random() < 0.5:
+            self.compact(index)
+
     def state_at(self, meta: Position) -> State | None:
         return self._snapshots.get(meta)
 
@@ -177,7 +182,7 @@ class FileDisk:
         self.power_off()
 
     def _new_log(self) -> SegmentLog:
-        return SegmentLog(self._folder / "log", self._files, segment_bytes=3000)
+        return SegmentLog(self._folder / "log", self._files, segment_bytes=1000)
 
     def _new_store(self) -> SnapshotStore:
         return SnapshotStore(self._folder / "snap", CLUSTER, self._files)
@@ -245,6 +250,10 @@ class FileDisk:
 
     def compact(self, index: int) -> None:
         self._log.compact(index)
+
+    def torn_compact(self, index: int) -> None:
+        with self._cut(4):
+            self._log.compact(index)
 
     def state_at(self, meta: Position) -> State | None:
         try:

@@ -67,6 +67,7 @@ class Host:
         self._room = WaitingRoom()
         self._writing: Ready | None = None
         self._snapshot: tuple[Position, State] | None = None
+        self._compact_to = 0
         self._receiving: set[Position] = set()
         self._reads: dict[int, Callable[[int | None], None]] = {}
         self._reads_applying: list[tuple[int, int]] = []
@@ -99,7 +100,7 @@ class Host:
         sim.watch.same_state(self.id, self.state.index, self.state.digest)
         self.note(lambda: f"starts: {trace.member(core)}")
         skew = sim.weather.skew
-        self._speed = sim.rng.uniform(1 / skew, skew)
+        self._speed = skew ** sim.rng.choice((-1, 0, 1))
         if len(sim.members) == 1:
             core.campaign()
         self._later(self._tick_time(), self._tick, held=False)
@@ -114,6 +115,8 @@ class Host:
             self.disk.torn(self._writing)
         elif self._snapshot is not None:
             self.disk.torn_snapshot(*self._snapshot)
+        elif self._compact_to:
+            self.disk.torn_compact(self._compact_to)
         self.disk.power_off()
 
     def stall(self, milliseconds: int) -> None:
@@ -270,11 +273,17 @@ class Host:
             self._snapshot = None
             oldest = self.disk.take(meta, state, prune=True)
             keep = core.snapshot_taken(meta, sim.weather.keep)
-            self.disk.compact(min(keep, oldest))
+            self._compact_to = min(keep, oldest)
+            self._later(self._sim.write_time(), self._compact)
             self.note(lambda: f"has a snapshot of {trace.place(meta)}: {trace.member(core)}")
             self.turn(core)
 
         self._later(2 * sim.write_time(), taken)
+
+    def _compact(self, core: Core) -> None:
+        if self._compact_to:
+            self.disk.compact(self._compact_to)
+            self._compact_to = 0
 
     # --- messages -----------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from spur_ctld.replication.testing.mutations import MUTATIONS, Mutation
 
 #: Where the scripted cases are, in the source tree.
 TESTS = Path(__file__).resolve().parents[4] / "tests" / "replication"
+#: Tests of the stores.
+STORES = ("test_log_store.py", "test_log_failures.py", "test_recovery.py", "test_snapshot_files.py")
 #: Seeds tried on each fault, the same every time.
 FIRST, SEEDS = 0, 40
 #: Seconds for one fault; one that makes everything hang was noticed.
@@ -42,9 +44,10 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.caught != bool(self.mutation.harmless)
 
 
-def cases() -> list[str]:
-    """Files of scripted cases."""
-    found = [str(path) for path in sorted(TESTS.glob("test_core_*.py"))]
+def cases(mutation: Mutation) -> list[str]:
+    """Files of scripted cases: the core's, or the stores'."""
+    names = STORES if mutation.files else ("test_core_*.py",)
+    found = [str(path) for name in names for path in sorted(TESTS.glob(name))]
     if not found:
         raise Unusable(f"{TESTS}: no scripted cases; run this in a source tree")
     return found
@@ -74,10 +77,9 @@ def run(names: Sequence[str], jobs: int | None, say: Callable[[str], None]) -> l
     if unknown:
         raise Unusable(f"no such mutation: {', '.join(sorted(unknown))}")
     chosen = [mutation for mutation in MUTATIONS if not names or mutation.name in names]
-    files = cases()
     verdicts = []
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        for verdict in pool.map(lambda mutation: judge(mutation, files, SEEDS), chosen):
+        for verdict in pool.map(lambda mutation: judge(mutation, cases(mutation), SEEDS), chosen):
             verdicts.append(verdict)
             say(line(verdict))
     bad = [verdict.mutation.name for verdict in verdicts if not verdict.good]

@@ -304,11 +304,11 @@ class Simulator:
         alone = self._any().id
         others = [id for id in self.members if id != alone]
         kind = self.rng.random()
-        if kind < 0.25:
+        if kind < 0.15:
             self._cut = {(alone, other) for other in others}
-        elif kind < 0.5:
+        elif kind < 0.3:
             self._cut = {(other, alone) for other in others}
-        elif kind < 0.7:
+        elif kind < 0.65:
             self._cut = {pair for other in others for pair in ((alone, other), (other, alone))}
         elif kind < 0.85 and others:
             other = self.rng.choice(others)

@@ -87,10 +87,10 @@ BLACKOUT = Weather(
 #: Links go one way or not at all most of the time.
 SPLIT = Weather(
     loss=0.02,
-    skew=2.5,
+    skew=3.0,
     crash_every=9000,
     crash_all_every=0,
-    cut_every=500,
+    cut_every=2500,
     transfer_every=4000,
     read_every=15,
 )
