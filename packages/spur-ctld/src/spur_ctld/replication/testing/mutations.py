@@ -316,6 +316,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     Mutation(
+        "probe-not-always-lower",
+        "a refusal believes the hint alone, so who lacks the log's beginning never gets a snapshot",
+        (Edit(PROGRESS, "self.probe(min(next_index, index))", "self.probe(next_index)"),),
+    ),
+    Mutation(
         "no-resend",
         "what was lost on an idle group is not sent again",
         (Edit(PROGRESS, "            self.resend = True\n", "            pass\n"),),
@@ -452,12 +457,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "peer.refused(msg.index, agree.index + 1)",
         "peer.refused(msg.index, agree.index + 2)",
         "the next message is compared again, and a refusal goes back at least one entry: one round more",
-    ),
-    Mutation(
-        "probe-not-always-lower",
-        "a refusal believes the hint alone",
-        (Edit(PROGRESS, "self.probe(min(next_index, index))", "self.probe(next_index)"),),
-        "a hint is below the refused entry or at an entry that agrees",
     ),
     Mutation(
         "match-goes-back",

@@ -27,6 +27,8 @@ from spur_ctld.replication.types import AnyMessage, InstallSnapshot
 
 #: After healing all must agree within this.
 HEALING = 120_000
+#: No run has nearly as many events.
+ENDLESS = 1_000_000
 LAST = b"last"
 #: Receives one line of what happens.
 Teller = Callable[[str], None]
@@ -98,6 +100,8 @@ class Simulator:
         while queue and queue[0][0] <= end:
             self.now, _, event = heapq.heappop(queue)
             self.events += 1
+            if self.events > ENDLESS:
+                raise Violation("messages beget messages without end")
             event()
         self.now = end
 
