@@ -39,6 +39,7 @@ class FailoverDeaths:
         self.summary = ""
         self.history: History
         self._due: dict[str, float] = {}
+        self._fallen: list[str] = []
 
     def run(self) -> list[str]:
         """Do it all; the faults found."""
@@ -59,7 +60,7 @@ class FailoverDeaths:
             loader.join()
         took = time.monotonic() - began
         self.deeds += self.load.slow
-        faults: list[str] = []
+        faults = [*self._fallen]
         try:
             self.cluster.settle(END_SECS)
         except AssertionError as error:
@@ -113,9 +114,13 @@ class FailoverDeaths:
         """Start the dead whose pause is over, until then."""
         pause = threading.Event()
         while (now := time.monotonic()) < deadline:
-            for name in [name for name, at in self._due.items() if at <= now]:
-                del self._due[name]
-                self.cluster.start(name)
+            for name in self.cluster.layout.daemons:
+                if name not in self._due and not self.cluster.running(name):
+                    self._fallen.append(f"{name} died by itself, see its log")
+                    self._due[name] = now + 1.0
+                elif self._due.get(name, deadline) <= now:
+                    del self._due[name]
+                    self.cluster.start(name)
             pause.wait(min(0.1, deadline - now))
 
     # -- what must be true of the group
