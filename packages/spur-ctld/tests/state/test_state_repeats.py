@@ -1,10 +1,12 @@
 """Request keys: a repeat is answered and not carried out again, whatever happened meanwhile."""
 
 import msgspec
+import pytest
 
 from spur_core.states import JobState
 from spur_ctld.state import codec, ops
-from spur_ctld.state.cluster import MOST_ANSWERS, ClusterState
+from spur_ctld.state.answers import LARGEST, MOST_BYTES, owner_of, total
+from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.machine import apply
 
 ROOT = ops.Who(uid=0, user="root", admin=True)
@@ -48,15 +50,46 @@ def test_refusals_are_not_kept(sim):
     assert "k" not in sim.state.answers
 
 
-def test_answers_are_bounded_and_the_oldest_go_first():
+def test_answers_are_bounded_and_the_oldest_of_who_has_most_go_first():
     state = ClusterState.empty()
-    for number in range(MOST_ANSWERS + 10):
-        state.remember(f"k{number}", b"", float(number))
-    assert len(state.answers) == MOST_ANSWERS
-    assert "k9" not in state.answers
-    assert "k10" in state.answers
+    state.remember("7:first", b"x", 0.0)
+    last = 0
+    state.remember("8:0", b"x", 0.0)
+    while "8:0" in state.answers:
+        last += 1
+        state.remember(f"8:{last}", b"x" * 60_000, float(last))
+        assert total(state.answers) <= MOST_BYTES
+    assert "7:first" in state.answers
+    assert f"8:{last}" in state.answers
+    assert total(state.answers) > MOST_BYTES * 3 // 4
     restored = codec.restore(list(codec.freeze(state)))
     assert list(restored.answers) == list(state.answers)
+    # What one replica remembered all along and another one restored leaves both alike.
+    for number in range(400):
+        for one in (state, restored):
+            one.remember(f"9:{number}", b"y" * 50_000, float(number))
+        assert list(restored.answers) == list(state.answers)
+    assert "7:first" in state.answers
+
+
+def test_an_endless_answer_is_not_kept():
+    state = ClusterState.empty()
+    state.remember("8:a", b"x" * (LARGEST + 1), 0.0)
+    assert not state.answers
+
+
+@pytest.mark.parametrize(
+    ("key", "owner"),
+    [
+        ("8:step:9:1/0", "8"),
+        ("step:8:17:9:x", "8"),
+        ("CancelJob:ab:8/0", "8"),
+        ("CancelJob:9:9/0:8/0", "8"),
+        ("UpdateNode:ab:8/node1", "8"),
+    ],
+)
+def test_whose_an_answer_is_no_id_decides(key, owner):
+    assert owner_of(key) == owner
 
 
 def test_the_time_of_the_state_never_goes_back(sim):

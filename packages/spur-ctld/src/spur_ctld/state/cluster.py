@@ -7,13 +7,11 @@ the dictionaries of jobs.  Indexes are derived: a restored state rebuilds them.
 from collections.abc import Iterable
 
 from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
+from spur_ctld.state import answers
 from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
 from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice, StepAcct
 
 GresUse = dict[tuple[str, str], int]
-
-#: Answers to request ids that are kept at most; the oldest go first.
-MOST_ANSWERS = 100_000
 
 
 class NodeUse:
@@ -57,7 +55,10 @@ class ClusterState:
         self.outbox: dict[tuple[int, int], AcctRow] = {}
         #: By (job, attempt, step): rows of steps that are not part of their job's row.
         self.step_outbox: dict[tuple[int, int, int], StepAcct] = {}
+        #: In the order in which they came, which snapshots keep.
         self.answers: dict[str, Answer] = {}
+        #: Their bytes, at least: what leaves elsewhere is not taken off.
+        self._answers_bytes = 0
         self.next_job_id = 1
         self.acct_seq = 0
         #: Index of the last applied entry.
@@ -194,10 +195,20 @@ class ClusterState:
 
     def remember(self, key: str, result: bytes, at: float) -> None:
         """Keep the answer to a request id."""
-        self.answers[key] = Answer(result=result, at=at)
-        if len(self.answers) > MOST_ANSWERS:
-            # In the order in which they came, which snapshots keep.
-            del self.answers[next(iter(self.answers))]
+        if len(result) > answers.LARGEST:
+            return
+        answer = self.answers[key] = Answer(result=result, at=at)
+        self._answers_bytes += answers.weight(key, answer)
+        if self._answers_bytes > answers.MOST_BYTES:
+            self.weigh_answers()
+            if self._answers_bytes > answers.MOST_BYTES:
+                for gone in answers.surplus(self.answers):
+                    del self.answers[gone]
+                self.weigh_answers()
+
+    def weigh_answers(self) -> None:
+        """Take the sum anew."""
+        self._answers_bytes = answers.total(self.answers)
 
     def put_row(self, row: AcctRow) -> None:
         """Queue a row for the database; it replaces an older version."""

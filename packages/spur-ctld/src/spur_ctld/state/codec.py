@@ -149,6 +149,7 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
             )
         else:
             state.answers.update(chunk.items)
+    state.weigh_answers()
     state.take_events()
     return state
 
