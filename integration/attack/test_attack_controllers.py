@@ -406,6 +406,27 @@ def test_a_request_id_is_its_owners_alone(group: Group, helpers: Any) -> None:
         assert (code, "more than 64" in text) == ("INVALID_ARGUMENT", True)
 
 
+def test_answers_that_are_kept_do_not_fill_the_memory(group: Group, helpers: Any) -> None:
+    """Each of these is answered with megabytes of refusals, which a repeat would be given too."""
+    token = group.token(helpers.stranger)
+    pids = [pid for name, pid in group.pids().items() if name.startswith("spurctld")]
+
+    def memory() -> list[int]:
+        texts = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        return [int(text.partition("VmRSS:")[2].split()[0]) >> 10 for text in texts]
+
+    options = (("grpc.max_receive_message_length", 64 << 20),)
+    with grpc.insecure_channel(group.clients[group.leader], options) as channel:
+        cancel = controller_pb2_grpc.SlurmControllerStub(channel).CancelJob
+        request = pb.CancelJobRequest(targets=[pb.JobTarget(job_id=99)] * 20_000)
+        assert ask(cancel, request, token, ("x-spur-request-id", "warm"))[0] == "OK"
+        before = memory()
+        for number in range(24):
+            assert ask(cancel, request, token, ("x-spur-request-id", f"{number}"))[0] == "OK"
+    grown = [now - then for now, then in zip(memory(), before, strict=True)]
+    assert max(grown) < 20, grown
+
+
 # -- whom an agent believes
 
 
