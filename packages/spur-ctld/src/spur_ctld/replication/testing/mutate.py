@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -128,5 +129,5 @@ def _catchers(verdict: Verdict) -> list[str]:
 
 
 def _short(problem: str) -> str:
-    text = problem.partition(": 1: ")[0].replace("|", "/")
+    text = re.sub(r"/\S*spursim\w+/", "", problem.partition(": 1: ")[0]).replace("|", "/")
     return text if len(text) <= 90 else f"{text[:87]}..."
