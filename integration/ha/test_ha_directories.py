@@ -81,6 +81,11 @@ def test_a_lost_directory_is_filled_while_jobs_are_submitted(ha: Ha) -> None:
     )
     assert refused.returncode == 1
     assert "is empty; run `spurctld raft init` for a new cluster, `spurctld raft seed`" in refused.stderr
+    # As a new member it would have forgotten its promises, and the others would take it for what it was.
+    mistaken = tool(cluster, "init", lost)
+    assert mistaken.returncode == 1
+    assert "the group is at work already" in mistaken.stderr
+    assert "`spurctld raft seed`" in mistaken.stderr
     assert "start it now" in good(tool(cluster, "seed", lost))
     cluster.start(lost, wait=True)
     jobs |= submit(cluster, 5)

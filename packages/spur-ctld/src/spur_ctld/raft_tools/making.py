@@ -6,26 +6,47 @@ from pathlib import Path
 from spur_core.config.model import Config
 from spur_core.errors import ConfigError, StateError
 from spur_ctld.raft_tools.place import Place
+from spur_ctld.raft_tools.seeding import ask, certificate_problems
 from spur_ctld.replication import certs
 from spur_ctld.replication.files import Files
 from spur_ctld.replication.recovery import init_directory
 
 Say = Callable[[str], None]
+#: Seconds that another member may take to answer.
+_SECS = 2.0
 
 
 def init(place: Place, say: Say) -> None:
     """Make the directory of one member of a new cluster.
 
     Raises:
-        StateError: there is anything already, or the certificates are missing.
+        StateError: there is anything already, the certificates are missing, or the group is at work.
     """
     cluster_id = place.cluster_id()
     certs.own_folder(place.state_dir)
+    if cluster_id is not None and not (place.state_dir / "raft" / "meta").exists():
+        _refuse_if_at_work(place, cluster_id)
     meta = init_directory(place.state_dir, place.member_id, place.members, Files(), cluster_id)
     say(
         f"{place.state_dir / 'raft'}: controller {place.member_id} of {len(place.members)}"
         f" of the new cluster {meta.cluster_id}"
     )
+
+
+def _refuse_if_at_work(place: Place, cluster_id: str) -> None:
+    """A member that served before and begins anew forgets its promises; whether it did, nobody can tell here.
+
+    Raises:
+        StateError: another member has entries of the group's log.
+    """
+    if certificate_problems(place):
+        return  # nobody would answer; a start names them
+    for member, told in ask(place, cluster_id, _SECS):
+        if not isinstance(told, str) and told.last_index:
+            raise StateError(
+                f"{place.state_dir / 'raft'}: the group is at work already, controller {member.id}"
+                f" ({member.address}) holds its log; fill this controller with `spurctld raft seed`"
+            )
 
 
 def gen_certs(config: Config, out: Path, say: Say) -> None:

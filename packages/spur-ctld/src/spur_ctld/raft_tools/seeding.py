@@ -6,7 +6,7 @@ member that was away for long.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import grpc
 
@@ -49,23 +49,19 @@ def seed(place: Place, say: Say) -> None:
         raise StateError(
             f"{folder}: is the directory of a controller; if its contents are lost, move it away first"
         )
-    tls_dir = group.tls_dir(place.config, place.state_dir)
-    problems = certs.problems(tls_dir, place.member_id, time.time())
+    problems = certificate_problems(place)
     if problems:
         raise ConfigError(problems)
     cluster_id = place.cluster_id()
     assert cluster_id is not None
-    own = next(member for member in place.members if member.id == place.member_id)
-    identity = Identity(cluster_id, place.member_id, hash_members(place.members), own.client)
-    tls = read_tls(tls_dir)
     terms: dict[int, int] = {}
-    for member in place.members:
-        if member.id != place.member_id:
-            told = _ask(member, identity, tls)
-            if isinstance(told, int):
-                terms[member.id] = told
-            else:
-                say(f"controller {member.id} ({member.address}): {told}")
+    for member, told in ask(place, cluster_id, _SECS):
+        if isinstance(told, str):
+            say(f"controller {member.id} ({member.address}): does not answer: {told}")
+        elif told.abstains:
+            say(f"controller {member.id} ({member.address}): is being filled itself and does not count")
+        else:
+            terms[member.id] = told.term
     try:
         hard = first_state(place.member_id, [member.id for member in place.members], terms)
     except ValueError as error:
@@ -78,17 +74,29 @@ def seed(place: Place, say: Say) -> None:
     )
 
 
-def _ask(member: Member, identity: Identity, tls: Tls) -> int | str:
-    """The present term of a member; a text says why its word does not count."""
+def certificate_problems(place: Place) -> list[str]:
+    """What keeps this member from talking to the others."""
+    return certs.problems(group.tls_dir(place.config, place.state_dir), place.member_id, time.time())
+
+
+def ask(place: Place, cluster_id: str, secs: float) -> Iterator[tuple[Member, pb.StatusReply | str]]:
+    """How each other member is; a text says why it does not answer.  `secs`: the time that one may take."""
+    own = next(member for member in place.members if member.id == place.member_id)
+    identity = Identity(cluster_id, place.member_id, hash_members(place.members), own.client)
+    tls = read_tls(group.tls_dir(place.config, place.state_dir))
+    for member in place.members:
+        if member.id != place.member_id:
+            yield member, _ask(member, identity, tls, secs)
+
+
+def _ask(member: Member, identity: Identity, tls: Tls, secs: float) -> pb.StatusReply | str:
     options = (("grpc.ssl_target_name_override", member.name),)
     with grpc.secure_channel(member.address, tls.client(), options=options) as channel:
         try:
             request = pb.StatusRequest(hello=identity.hello(member.id))
-            reply: pb.StatusReply = RaftInternalStub(channel).Status(request, timeout=_SECS)
+            reply: pb.StatusReply = RaftInternalStub(channel).Status(request, timeout=secs)
         except grpc.RpcError as error:
             # What is raised is a call as well, which its declared type does not say.
             details = getattr(error, "details", str)
-            return f"does not answer: {details()}"
-    if reply.abstains:
-        return "is being filled itself and does not count"
-    return reply.term
+            return str(details())
+    return reply
