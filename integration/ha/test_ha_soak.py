@@ -25,9 +25,9 @@ BEGAN = re.compile(r"^began .*\n", re.MULTILINE)
 def test_controllers_and_agents_killed_under_load(ha: Any) -> None:
     """`SPUR_SOAK_SEED` repeats a run, `SPUR_SOAK_SECONDS` lengthens it."""
     seed = int(os.environ.get("SPUR_SOAK_SEED", time.time_ns() % 100000))
-    seconds = float(os.environ.get("SPUR_SOAK_SECONDS", 8))
+    seconds = float(os.environ.get("SPUR_SOAK_SECONDS", 6))
     print(f"seed {seed}")
-    run = FailoverDeaths(ha(cpus=16, settings=SOON), seed, seconds, round(2.5 * seconds), period=2.5)
+    run = FailoverDeaths(ha(cpus=16, settings=SOON), seed, seconds, round(3 * seconds), period=2.5)
     faults = run.run()
     print(run.summary)
     assert faults == [], "\n".join(run.deeds)
