@@ -18,7 +18,7 @@ def requeue(job_id, key, at=50.0):
 
 def test_a_repeat_is_answered_and_changes_nothing(sim):
     job = sim.submit()
-    first, events = apply(sim.state, 100, requeue(job, "Requeue:ab:0/0"))
+    first, _events = apply(sim.state, 100, requeue(job, "Requeue:ab:0/0"))
     before = codec.digest(sim.state)
     held = ops.Hold(at=60.0, targets=(ops.Target(job),), who=ROOT, mode="hold")
     apply(sim.state, 101, held)
