@@ -99,10 +99,9 @@ def _main(opts: options.Options) -> int:
         paranoid=opts.paranoid,
         facts=_facts(config, path, state_dir, listen),
     )
-    with contextlib.suppress(KeyboardInterrupt):
-        # A loop that counts its own long turns.
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_serve(controller))
+    # A loop that counts its own long turns.
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(controller))
     return 0
 
 
