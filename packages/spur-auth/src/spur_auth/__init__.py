@@ -12,6 +12,7 @@ Nothing heavy is imported here: a command that only shows a queue pays for no cr
 * `node_names` who may register as a node, and speak for it
 * `posture`    which `[auth]` settings are refused or warned about
 * `term_proof` who may name a term of the controllers
+* `passing`    what a controller says of a call that it passes on
 * `errors`     the ways in which a credential can be refused
 """
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from spur_auth.passing import seal
 from spur_auth.posture import posture
 from spur_core.config.model import Config
 from spur_core.config.secret import resolve_jwt_key
@@ -109,7 +110,7 @@ class Controller:
         )
         self._alone = len(config.controller.peers) <= 1
         self.router = Router(self.node, self.member_id)
-        self._forwarder = None if self._alone else Forwarder(self._credentials.token)
+        self._forwarder = None if self._alone else Forwarder(self._seal)
         group = Group(self.member_id, self.node, self.router, self._forwarder)
         self.service = ControllerService(self.site, group)
         ways = None
@@ -122,6 +123,10 @@ class Controller:
         self._server: Any = None
         #: `HOST:PORT` with the real port, once started.
         self.address = ""
+
+    def _seal(self, *said: str) -> str:
+        """This controller's word on a call that it passes on; empty on a cluster without a key."""
+        return seal(self.site.rules.keys[0], self.site.clock(), *said) if self.site.rules.keys else ""
 
     # -- leadership
 

@@ -3,11 +3,13 @@ leaves alone.
 """
 
 import asyncio
+import time
 
 import grpc
 import pytest
 from grpc import aio
 
+from spur_auth.passing import seal
 from spur_core.states import JobState
 from spur_ctld.state import codec
 from spur_proto import common_pb2
@@ -73,7 +75,7 @@ async def test_a_call_is_passed_on_once_only(trio):
     assert told["x-spur-leader"] == trio.addresses[trio.leader - 1]
 
 
-async def test_who_passes_a_call_on_is_believed_only_with_a_controllers_token(trio):
+async def test_who_passes_a_call_on_is_believed_only_with_a_controllers_seal(trio):
     """The address of an agent is where its call came from, not the controller that passed it on."""
     leader = trio.leader
     trio.ask(leader)
@@ -83,8 +85,21 @@ async def test_who_passes_a_call_on_is_believed_only_with_a_controllers_token(tr
     lie = (*trio.as_node("n9"), ("x-spur-peer", "ipv4:10.1.2.3:5"), ("x-spur-forwarded", "-"))
     await trio.stub.RegisterAgent(request, metadata=lie)
     assert trio.state.nodes["n9"].address == "127.0.0.1"
-    token = trio.members[leader]._credentials.token()
-    truth = (*trio.as_node("n9"), ("x-spur-peer", "ipv4:10.1.2.3:5"), ("x-spur-forwarded", token))
+    own, address = trio.as_node("n9"), "ipv4:10.1.2.3:5"
+    member = trio.members[leader]
+    for wrong in (
+        member._credentials.token(),
+        member._seal("ipv4:10.1.2.4:5", dict(own)["authorization"], ""),
+        member._seal(address, "", ""),
+        seal(member.site.key, time.time() - 200, address, dict(own)["authorization"], ""),
+        "1.x",
+        "1." + "0" * 64,
+    ):
+        lie = (*own, ("x-spur-peer", address), ("x-spur-forwarded", wrong))
+        await trio.stub.RegisterAgent(request, metadata=lie)
+        assert trio.state.nodes["n9"].address == "127.0.0.1", wrong
+    right = member._seal(address, dict(own)["authorization"], "")
+    truth = (*own, ("x-spur-peer", address), ("x-spur-forwarded", right))
     await trio.stub.RegisterAgent(request, metadata=truth)
     assert trio.state.nodes["n9"].address == "10.1.2.3"
 
@@ -187,6 +202,8 @@ async def test_a_repeat_at_the_next_leader_gets_the_first_answer(trio):
     again = pb.RequeueJobRequest(targets=[target])
     await trio.stub.RequeueJob(again, metadata=metadata)
     await reach(lambda: trio.state.jobs[first.job_id].run_attempt == 2)
+    # A launch that the leader's end cuts off is another attempt.
+    await trio.in_state(first.job_id, JobState.RUNNING)
     await trio.kill(trio.leader)
     await trio.led()
     assert (await trio.stub.SubmitJob(request, metadata=metadata)).job_id == first.job_id

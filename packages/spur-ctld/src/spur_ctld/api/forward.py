@@ -1,18 +1,20 @@
 """Passing a call on to the leader: the bytes as they came, the caller's credential, one hop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import grpc
 from grpc import aio
 
 from spur_core.errors import BusyError, SpurError
+from spur_ctld.api.caller import USER_KEY
 from spur_ctld.api.routing import LEADER_KEY
 
-#: Set on calls that a controller passes on; its value is that controller's token.
+#: Set on calls that a controller passes on; its value is that controller's seal over what it says of the
+#: caller.
 FORWARDED_KEY: Final = "x-spur-forwarded"
-#: The original caller's address, believed only beside a good token.
+#: The original caller's address, believed only beside a good seal.
 PEER_KEY: Final = "x-spur-peer"
 #: Seconds that a deposed leader gets to answer what was under way.
 AFTERMATH_SECS: Final = 3.0
@@ -32,6 +34,11 @@ _OPTIONS: Final = (
 _UNSENT: Final = "failed to connect to all addresses"
 
 Metadata = Sequence[tuple[str, Any]]
+
+
+def sealed_of(peer: str, told: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a controller vouches for: where a call came from, and what it says of its caller."""
+    return (peer, *(str(told.get(key, "")) for key in ("authorization", USER_KEY)))
 
 
 class LeaderLost(BusyError):
@@ -80,11 +87,11 @@ class Forwarder:
     """Calls another controller in the name of a caller.
 
     Args:
-        token: this controller's own, empty on a cluster without a key.
+        seal: over an address and a caller; gives nothing on a cluster without a key.
     """
 
-    def __init__(self, token: Callable[[], str]) -> None:
-        self._token = token
+    def __init__(self, seal: Callable[..., str]) -> None:
+        self._seal = seal
         self._channels: dict[str, Any] = {}
         self._flights: set[_Flight] = set()
 
@@ -121,7 +128,7 @@ class Forwarder:
             for key, value in context.invocation_metadata() or ()
             if key == "authorization" or (key.startswith("x-spur-") and key not in (FORWARDED_KEY, PEER_KEY))
         ]
-        return [*kept, (FORWARDED_KEY, self._token() or "-"), (PEER_KEY, peer)]
+        return [*kept, (FORWARDED_KEY, self._seal(*sealed_of(peer, dict(kept))) or "-"), (PEER_KEY, peer)]
 
     async def unary(self, address: str, method: str, data: bytes, context: Any, peer: str) -> bytes:
         """The leader's answer, as bytes.

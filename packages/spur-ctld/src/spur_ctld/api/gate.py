@@ -10,13 +10,20 @@ from typing import Any, Final, NamedTuple
 import grpc
 from grpc import aio
 
-from spur_auth.errors import CredentialError
-from spur_auth.kinds import CONTROLLER, Identity
-from spur_auth.verify import verify
+from spur_auth.kinds import Identity
+from spur_auth.passing import sealed
 from spur_core.errors import BusyError, RequestError
 from spur_ctld.api import grpc_errors
 from spur_ctld.api.caller import CALLER, FORWARDED, PEER, REQUEST, USER_KEY, GateRules, identify
-from spur_ctld.api.forward import FORWARDED_KEY, PEER_KEY, Answered, Forwarder, LeaderUnreached, time_left
+from spur_ctld.api.forward import (
+    FORWARDED_KEY,
+    PEER_KEY,
+    Answered,
+    Forwarder,
+    LeaderUnreached,
+    sealed_of,
+    time_left,
+)
 from spur_ctld.api.routing import LEADER_KEY, LEADER_WAIT_SECS, ROUTES, NoLeader, Route, Router
 from spur_ctld.replication.errors import NotLeader, Unknown
 
@@ -108,8 +115,6 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         self._streams = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
-        #: The last controller's token that was good, and when it was checked.
-        self._passer = ("", 0.0)
         self._known: dict[tuple[str, str | None, str | None, str], tuple[float, Identity]] = {}
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
@@ -259,7 +264,7 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         told: dict[str, Any] = dict(context.invocation_metadata() or ())
         peer: str = context.peer()
         passed_on = told.get(FORWARDED_KEY)
-        if passed_on is not None and PEER_KEY in told and self._is_controller(passed_on):
+        if passed_on is not None and self._vouched(passed_on, told):
             peer = told[PEER_KEY]
         CALLER.set(self._identity(method, told.get("authorization"), told.get(USER_KEY), peer))
         PEER.set(peer)
@@ -269,19 +274,12 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
             raise RequestError(f"{REQUEST_KEY}: more than {_MOST_REQUEST_ID} characters")
         REQUEST.set(f"{method.rpartition('/')[2]}:{request_id}" if request_id else "")
 
-    def _is_controller(self, token: str) -> bool:
-        if not self._rules.keys:
-            return False
-        now = self._clock()
-        known, at = self._passer
-        if token == known and 0 <= now - at < REMEMBER_SECS:
-            return True
-        try:
-            verify(self._rules.keys, token, CONTROLLER, now)
-        except CredentialError:
-            return False
-        self._passer = (token, now)
-        return True
+    def _vouched(self, seal: str, told: dict[str, Any]) -> bool:
+        """Whether another controller says where the call came from."""
+        peer = told.get(PEER_KEY)
+        return isinstance(peer, str) and sealed(
+            self._rules.keys, str(seal), self._clock(), *sealed_of(peer, told)
+        )
 
     def _identity(self, method: str, header: str | None, claimed: str | None, peer: str) -> Identity:
         now = self._clock()
