@@ -42,7 +42,9 @@ class ExpiredCredential(CredentialError):
     code = "credential_expired"
 
     def __init__(self, ago_secs: int) -> None:
-        super().__init__(f"credential expired {ago_secs} s ago; get a new one")
+        super().__init__(
+            f"credential expired {ago_secs} s ago by the clock here; get a new one, or set the clock"
+        )
         self.ago_secs = ago_secs
 
 

@@ -163,7 +163,7 @@ def _fatal(error: BaseException) -> None:
     """The log cannot be trusted any more: end at once, with a code of its own, and let nothing more out."""
     from spur_ctld.replication.api import EXIT_STORAGE
 
-    sys.stderr.write(f"spurctld: fatal: {error}\n")
+    sys.stderr.write(f"spurctld: fatal: the log cannot be written any more: {error}\n")
     sys.stderr.flush()
     os._exit(EXIT_STORAGE)
 

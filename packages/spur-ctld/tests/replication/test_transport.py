@@ -15,6 +15,7 @@ from spur_ctld.replication import certs, wire
 from spur_ctld.replication.identity import Identity
 from spur_ctld.replication.limits import Limits
 from spur_ctld.replication.meta import Member, hash_members
+from spur_ctld.replication.peer import explained
 from spur_ctld.replication.tls import read_tls
 from spur_ctld.replication.transport import Transport
 from spur_ctld.replication.types import Append, Entry, Heartbeat, InstallSnapshot, Position, VoteReply
@@ -335,3 +336,31 @@ async def test_a_port_in_use_is_named(site: Site) -> None:
 def test_missing_certificates_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"raft_tls_dir: .*/ca.pem: No such file.*gen-certs"):
         read_tls(tmp_path)
+
+
+@pytest.mark.parametrize(("at", "served_by", "mend"), [(2, 3, "same order everywhere"), (2, 0, "same CA")])
+async def test_a_certificate_that_does_not_fit_is_told_with_what_to_look_at(
+    tmp_path: Path, at: int, served_by: int, mend: str
+) -> None:
+    """`served_by`: the member that answers in the place of `at`; 0 = one of another group."""
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+        certs.make_ca(tmp_path / name)
+        for member in (1, 2, 3):
+            certs.make_member(tmp_path / name, member)
+    other = certs.member_dir(tmp_path / ("ours" if served_by else "theirs"), served_by or at)
+    server = aio.server()
+    port = server.add_secure_port("127.0.0.1:0", read_tls(other).server())
+    await server.start()
+    tls = read_tls(certs.member_dir(tmp_path / "ours", 1))
+    options = (("grpc.ssl_target_name_override", f"spur-controller-{at}"),)
+    try:
+        async with aio.secure_channel(f"127.0.0.1:{port}", tls.client(), options=options) as channel:
+            with pytest.raises(aio.AioRpcError) as caught:
+                await RaftInternalStub(channel).Status(pb.StatusRequest(), timeout=20)
+    finally:
+        await server.stop(None)
+    details = str(caught.value.details())
+    assert mend in explained(details)
+    assert details in explained(details)
+    assert explained("Connection refused") == "Connection refused"

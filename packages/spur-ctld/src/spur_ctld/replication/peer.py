@@ -48,6 +48,21 @@ OPTIONS: Final = (
 )
 
 
+#: What gRPC says of certificates, and what it comes from.
+_EXPLAINED = (
+    ("Hostname Verification", "another controller answers there; are `peers` in the same order everywhere?"),
+    ("SSL_ERROR_SSL", "its certificate and ours are not of the same CA, expired, or not yet valid here"),
+)
+
+
+def explained(trouble: str) -> str:
+    """The words of a failed connection; where it is known, what to look at comes first."""
+    for mark, why in _EXPLAINED:
+        if mark in trouble:
+            return f"{why} ({trouble})"
+    return trouble
+
+
 class Peer:
     """Member `member` as seen from here.
 
@@ -185,7 +200,10 @@ class Peer:
         if trouble != self._trouble:
             self._trouble = trouble
             _log.warning(
-                "peer_unreachable member=%d address=%s error=%r", self.member.id, self.member.address, trouble
+                "peer_unreachable member=%d address=%s error=%r",
+                self.member.id,
+                self.member.address,
+                explained(trouble),
             )
 
     # --- calls --------------------------------------------------------------------------------------------
