@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from matrix_kit import Held
 
-pytestmark = pytest.mark.node
-
 
 def submitted(cluster: Any) -> list[str]:
     """Ids of all jobs that any controller knows."""

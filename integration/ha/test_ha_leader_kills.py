@@ -15,8 +15,6 @@ from matrix_kit import Held
 from testkit.crash_cluster import supervisor_in
 from testkit.ha_cluster import HaCluster
 
-pytestmark = pytest.mark.node
-
 DISPATCH = [
     "crash_before:DispatchBegin",
     "crash_after:DispatchBegin",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.node, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 class People:

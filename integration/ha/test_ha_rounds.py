@@ -13,8 +13,6 @@ import pytest
 from testkit.crash_cluster import supervisor_in
 from testkit.ha_cluster import HaCluster
 
-pytestmark = pytest.mark.node
-
 ROUNDS = int(os.environ.get("SPUR_HA_ROUNDS", "4"))
 SEED = int(os.environ.get("SPUR_HA_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 POINTS = [

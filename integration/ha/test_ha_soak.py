@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "crash"))
 from failover_judge import FailoverJudgement
 from failover_soak import FailoverDeaths
 
-pytestmark = [pytest.mark.node, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 #: A node in whose launch somebody died is soon asked again: most of the end of a run would be that wait.
 SOON = {"controller": {"dispatch_reject_cooldown_secs": "1", "max_launch_backoff_secs": "1"}}
