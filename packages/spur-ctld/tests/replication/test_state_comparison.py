@@ -1,6 +1,7 @@
 """Members take snapshots at the same places, tell each other their digests, and cry out when they differ."""
 
 import asyncio
+import shutil
 
 from spur_ctld.replication.digests import read_alarms
 from spur_ctld.replication.limits import Limits
@@ -61,6 +62,29 @@ async def test_a_member_with_another_state_is_found_out_by_all(group, until, cap
     await group.start(1, limits=EVERY_TEN)
     assert group.nodes[1].alarms(), "until people remove the file"
     assert not group.fatal, "an alarm, not an end: nobody knows which of them is right"
+
+
+async def test_a_member_that_was_set_back_is_named_by_the_leader(group, until, caplog, tmp_path) -> None:
+    await group.start()
+    leader = await group.leader()
+    back = next(id for id, node in group.nodes.items() if node is not leader)
+    folder, copy = group.state_dir(back) / "raft", tmp_path / "copy"
+    await leader.propose(b"first")
+    await group.level()
+    await group.stop(back)
+    shutil.copytree(folder, copy)
+    await group.start(back)
+    for cmd in commands(5):
+        await leader.propose(cmd)
+    await group.level()
+    await until(lambda: leader._core.match(back) == leader._core.last_index)
+    assert "member_forgot" not in caplog.text, "who only was away is well"
+    await group.stop(back)
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    await group.start(back)
+    await until(lambda: f"member_forgot member={back} acknowledged=" in caplog.text)
+    assert "spurctld raft seed" in caplog.text
 
 
 async def test_a_member_alone_asks_nobody(start_node, until) -> None:

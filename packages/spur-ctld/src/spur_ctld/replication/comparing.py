@@ -1,11 +1,15 @@
 """Members compare their states: after each own snapshot the others are asked for their digests.
 
+They are asked when one of them comes as well.  A leader then also sees whether a member holds less than it
+once acknowledged: somebody gave it an older copy of its directory.  Such a member is not filled,
+for what it says of its log contradicts what it said before; only `spurctld raft seed` mends that.
+
 Whoever is second at a place of the log sees a difference, and so does the one it asks.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from grpc import aio
@@ -20,7 +24,11 @@ _SECS: Final = 5.0
 
 
 class Comparing:
-    """Asks the other members, one round at a time."""
+    """Asks the other members, one round at a time.
+
+    Args:
+        match: the last entry that a member acknowledged to this leader; 0 when this member does not lead.
+    """
 
     def __init__(
         self,
@@ -28,11 +36,13 @@ class Comparing:
         transport: Transport,
         book: DigestBook,
         others: Sequence[Member],
+        match: Callable[[int], int],
     ) -> None:
         self._loop = loop
         self._transport = transport
         self._book = book
         self._others = others
+        self._match = match
         self._task: asyncio.Task[None] | None = None
         self._again = False
 
@@ -60,12 +70,22 @@ class Comparing:
             self._task = None
 
     async def _ask(self, member: int) -> None:
+        # Before the question: what is acknowledged while the answer travels is no contradiction.
+        match = self._match(member)
         try:
             reply = await self._transport.peer(member).status(_SECS, wire(self._book.own()))
         except aio.AioRpcError as error:
             _log.debug("not_compared member=%d error=%r", member, error.details())
         else:
             self._book.heard(member, unwired(reply.digests))
+            if reply.last_index < match and self._match(member) >= match:
+                _log.critical(
+                    "member_forgot member=%d acknowledged=%d holds=%d error=%r",
+                    member,
+                    match,
+                    reply.last_index,
+                    "it has an older directory: stop it, move that away and run `spurctld raft seed` there",
+                )
 
 
 def wire(digests: Iterable[tuple[int, str]]) -> list[pb.StateDigest]:

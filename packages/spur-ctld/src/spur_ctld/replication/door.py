@@ -32,6 +32,8 @@ class Door:
         self._enter = enter
         self._silent = silent
         self._receiving = Receiving(shared, member, self._received)
+        #: Called when a stream to a member opened.
+        self.came: Callable[[], None] = lambda: None
 
     async def stop(self) -> None:
         """Give up a snapshot that is arriving."""
@@ -46,6 +48,7 @@ class Door:
     def connected(self) -> None:
         """See `Receiver.connected`: what waits for the leader may go now."""
         self._shared.wake()
+        self.came()
 
     def lost(self, peer: int) -> None:
         """See `Receiver.lost`."""

@@ -204,11 +204,12 @@ class Node:
             Sending(shared, transport),
         )
         others = [member for member in self._members if member.id != self._member_id]
-        self._comparing = Comparing(self._loop, transport, shared.digests, others)
+        self._comparing = Comparing(self._loop, transport, shared.digests, others, self._core.match)
         self._snapshots.taken = self._comparing.begin
         self._snapshots.in_touch = lambda: [one.id for one in others if transport.connected(one.id)]
         shared.digests.alarm = self._keep_alarm
         self._door = Door(shared, inbox, self._member_id, self._enter_hop, self.seconds_since_leader)
+        self._door.came = self._comparing.begin
         identity = Identity(
             self._opened.meta.cluster_id,
             self._member_id,
