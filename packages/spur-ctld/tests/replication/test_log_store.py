@@ -221,7 +221,7 @@ def rolled(tmp_path: Path) -> Path:
 def test_a_torn_end_of_an_older_segment_is_refused(rolled: Path) -> None:
     first, *_ = sorted(rolled.iterdir())
     first.write_bytes(first.read_bytes()[:-3])
-    with pytest.raises(CorruptLog, match=r"offset \d+: damaged frame, and newer segments follow"):
+    with pytest.raises(CorruptLog, match=r"offset \d+: damaged frame, and newer segments follow; see"):
         reload(rolled)
 
 

@@ -24,6 +24,10 @@ from spur_ctld.replication.types import ORIGIN, Entry, HardState, Position
 SEGMENT_BYTES = 16 << 20
 
 
+#: For whoever reads of a damaged file.
+_MEND = '; see "A lost directory" in docs/replication.md'
+
+
 class _Segment(msgspec.Struct):
     """One file: the sequence of its first frame and the position before its first entry."""
 
@@ -123,10 +127,10 @@ class SegmentLog:
     @staticmethod
     def _judge_bad(path: Path, data: bytes, offset: int, *, newest: bool) -> None:
         if not newest:
-            raise CorruptLog(f"{path}: offset {offset}: damaged frame, and newer segments follow")
+            raise CorruptLog(f"{path}: offset {offset}: damaged frame, and newer segments follow{_MEND}")
         later = find_valid(data, offset + 1)
         if later is not None:
-            raise CorruptLog(f"{path}: offset {offset}: damaged frame, a valid one follows at {later}")
+            raise CorruptLog(f"{path}: offset {offset}: damaged frame, a valid one follows at {later}{_MEND}")
 
     # --- writing ------------------------------------------------------------------------------------------
 
