@@ -1,9 +1,10 @@
 """Every test: `hatch run test [PYTEST ARGUMENTS]`.
 
 1. Byte-code is compiled, so that nobody measures or races the compiler.
-2. Suites of pure code run on two workers; what crosses wheels (`integration/`) runs alone.
-3. The other suites of the wheels run in one process.  As root, the tests marked `node` run once more as an
-   ordinary user, in a private temporary folder, beside them: most of both is waiting.
+2. Suites of pure code run on two workers.
+3. What crosses wheels (`integration/`) runs in two processes side by side, since most of it is waiting.
+4. So do the other suites of the wheels, and, as root, the tests marked `node` once more as an ordinary user
+   in a private temporary folder.
 
 Arguments are passed on; with a path among them only that is run, in one process, then once more as an
 ordinary user.  Ends with one line of totals, and with status 1 when any run failed or nothing ran.
@@ -19,12 +20,15 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Suites without processes, sockets or shared files: safe and faster on two workers.
 PURE = ("packages/spur-core", "packages/spur-proto-lite", "packages/spur-sched", "packages/spur-auth")
+#: Of `integration/`: what acts as other accounts, one of which kills all its processes, is in one process.
+ACCOUNTS = ("attack", "matrix")
 #: Who runs the node's tests once more.
 ORDINARY_USER = "nobody"
 #: Seconds for one run; then it is ended, and that is a failure.
@@ -199,6 +203,39 @@ def has_path(arguments: list[str]) -> bool:
     return any(not a.startswith("-") and (ROOT / a.partition("::")[0]).exists() for a in arguments)
 
 
+def everything(reports: Path, arguments: list[str]) -> list[Result]:
+    """Steps 2 to 4."""
+
+    def begin(title: str, paths: Iterable[str], output: str = "") -> Run:
+        report = reports / f"{title}.xml"
+        log = reports / output if output else None
+        return Run(title, pytest_command(report, *arguments, *paths), report, output=log)
+
+    crossing = sorted(f"integration/{folder.name}" for folder in (ROOT / "integration").iterdir())
+    accounts = [f"integration/{name}" for name in ACCOUNTS]
+    others = [path for path in crossing if path not in accounts and any((ROOT / path).glob("test_*.py"))]
+    suites = sorted(folder.parent.name for folder in ROOT.glob("packages/*/tests"))
+    wheels = [f"packages/{name}/tests" for name in suites if f"packages/{name}" not in PURE]
+
+    results = [begin("pure suites", ("-n", "2", *PURE)).result()]
+    with beside(begin("integration", others, "integration.log")) as other:
+        results += [begin("integration as other accounts", accounts).result(), other.result()]
+    with beside(begin("wheels", wheels, "wheels.log")) as other:
+        if os.geteuid() == 0:
+            results.append(ordinary_run(arguments))
+        results.append(other.result())
+    return results
+
+
+@contextlib.contextmanager
+def beside(run: Run) -> Iterator[Run]:
+    """A run that goes on meanwhile; it does not outlive the block."""
+    try:
+        yield run
+    finally:
+        run.end()
+
+
 def main() -> int:
     arguments = sys.argv[1:]
     sources = [str(p) for p in sorted(ROOT.glob("packages/*/src"))]
@@ -206,29 +243,13 @@ def main() -> int:
     results = [Result("byte-code", compiled.returncode, 0, 0, 0)]
     with tempfile.TemporaryDirectory(prefix="spur-reports") as name:
         reports = Path(name)
-        beside: Run | None = None
         if has_path(arguments):
             report = reports / "given.xml"
             results.append(run("given paths", pytest_command(report, *arguments), report))
-        else:
-            report = reports / "pure.xml"
-            results.append(run("pure suites", pytest_command(report, "-n", "2", *PURE, *arguments), report))
-            report = reports / "integration.xml"
-            results.append(run("integration", pytest_command(report, *arguments, "integration"), report))
-            report = reports / "wheels.xml"
-            wheels = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("packages/*/tests"))]
-            wheels = [p for p in wheels if not p.startswith(tuple(f"{pure}/" for pure in PURE))]
-            command = pytest_command(report, *arguments, *wheels)
-            beside = Run("wheels", command, report, output=reports / "wheels.log")
-        if os.geteuid() == 0:
-            try:
+            if os.geteuid() == 0:
                 results.append(ordinary_run(arguments))
-            except BaseException:
-                if beside is not None:
-                    beside.end()
-                raise
-        if beside is not None:
-            results.append(beside.result())
+        else:
+            results += everything(reports, arguments)
     return summary(results)
 
 
