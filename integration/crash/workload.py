@@ -366,8 +366,8 @@ class Judgement:
             self._faults.append(f"{kind} job {job} is not in the history")
             return
         alone = kind not in ("batch", "salloc")
-        if alone and f"{job}.0.0" in self._lost_steps:
-            self._expect(f"{kind} job {job}", row, Row("FAILED", "0:9", 0))
+        if alone and f"{job}.{row.restarts}.0" in self._lost_steps:
+            self._expect(f"{kind} job {job}", row[:2], ("FAILED", "0:9"))
             return
         lost = {restarts for name, restarts in self._lost_runs if name == job}
         # A launch that an agent died in is tried again as another attempt; on its other nodes it had begun.
@@ -375,7 +375,8 @@ class Judgement:
         if not least <= row.restarts <= most:
             self._faults.append(f"restarts of {kind} job {job}: told {row.restarts}, truth {least} to {most}")
         # The command of a salloc runs once, however often the launch of its allocation was tried.
-        name = f"{job}.0.0.0" if alone else f"{job}.0" if kind == "salloc" else f"{job}.{row.restarts}"
+        run = f"{job}.0" if kind == "salloc" else f"{job}.{row.restarts}"
+        name = f"{run}.0.0" if alone else run
         code = self._codes.get(name)
         if code is None:
             self._faults.append(f"{kind} job {job} ended {row}, {name} never did")
@@ -384,14 +385,17 @@ class Judgement:
         self._expect(f"{kind} job {job}", told, ("FAILED" if code else "COMPLETED", f"{code}:0"))
 
     def _client(self, client: Client, job: str) -> None:
-        lost = client.kind != "salloc" and f"{job}.0.0" in self._lost_steps
+        row = self._jobs.get(job)
+        # The step of a srun that was launched again carries the number of its restarts.
+        step = f"{job}.{row.restarts if row is not None and client.kind != 'salloc' else 0}.0"
+        lost = client.kind != "salloc" and step in self._lost_steps
         code = LOST if lost else client.code
         if client.process.returncode != code:
             said = self._work.said(client)
             told = f"exited {client.process.returncode}, not {code}: {said}"
             self._faults.append(f"{client.kind} {client.name} (job {job}) {told}")
         if client.tasks:
-            self._output(f"{job}.0.0", f"{client.name}.out", client.tasks, lost)
+            self._output(step, f"{client.name}.out", client.tasks, lost)
 
     def _srun(self, path: Path) -> None:
         """One srun inside a script: its exit code, its step's row, its output."""

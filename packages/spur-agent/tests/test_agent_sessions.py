@@ -7,10 +7,12 @@ import grpc
 import pytest
 from grpc import aio
 
+from spur_agent.keeper import kept_secs
 from spur_core.ids import STEP_EXTERN, RuntimeId
 from spur_core.linux import procfs
 from spur_proto import agent_pb2 as pb
 from spur_proto import agent_pb2_grpc, common_pb2
+from spur_proto_lite.exits import ExitRecord
 
 pytestmark = pytest.mark.node
 
@@ -371,3 +373,29 @@ async def test_a_command_needs_a_step_that_runs(agent, step, user, tools, contro
     one = await exec_text(agent, tools, user, rid, b"true")
     assert one.error.code() is grpc.StatusCode.FAILED_PRECONDITION
     controller.refuse = None
+
+
+async def test_unread_output_of_a_superseded_attempt_is_not_kept(agent, controller, step, tools):
+    old, new = RuntimeId(440, 1, 0), RuntimeId(440, 2, 0)
+    await step(old, "echo nobody reads this")
+    await tools.until(lambda: controller.reports, "the end is told")
+    assert agent.sessions == [old.dirname()]
+    await step(new, "sleep 1000")
+    await tools.until(lambda: agent.sessions == [new.dirname()], "only the new attempt", 10)
+
+
+@pytest.mark.parametrize(
+    ("ended", "kept"),
+    [
+        (None, 300.0),
+        (ExitRecord(), 300.0),
+        (ExitRecord(ended_at=1000.0), 300.0),
+        (ExitRecord(ended_at=900.0), 200.0),
+        (ExitRecord(ended_at=100.0), 15.0),
+        (ExitRecord(ended_at=2000.0), 300.0),
+        (ExitRecord(ended_at=1000.0, teardown_reason="cancelled"), 15.0),
+    ],
+)
+def test_unread_output_is_kept_from_the_end_on(ended, kept):
+    """However often agents die meanwhile; a clock that was set makes it neither endless nor none."""
+    assert kept_secs(ended, 1000.0) == kept

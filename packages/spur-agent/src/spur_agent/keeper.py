@@ -34,7 +34,7 @@ from spur_proto_lite.paths import StatePaths
 
 log = logging.getLogger(__name__)
 
-#: Unread output of a spooled step is kept for so long after the controller has its exit.
+#: Unread output of a spooled step is kept for so long after its end, once the controller has its exit.
 OUTPUT_KEPT_SECS: Final = 300.0
 #: The same of a step that was ended: its client, most often, with it.
 ENDED_KEPT_SECS: Final = 15.0
@@ -336,8 +336,7 @@ class Keeper:
         """How long its output is kept for a client that has not taken it."""
         if await asyncio.to_thread(output_sent, session):
             return COME_BACK_SECS
-        ended = session.exit is not None and session.exit.teardown_reason
-        return ENDED_KEPT_SECS if ended else OUTPUT_KEPT_SECS
+        return kept_secs(session.exit, time.time())
 
     async def _acknowledge(self, session: Session) -> None:
         """Let the supervisor end, or write the acknowledgement for it when it is dead."""
@@ -486,6 +485,21 @@ class Keeper:
         for session in self._table:
             self.unwatch(session)
             session.link.close()
+
+
+def kept_secs(ended: ExitRecord | None, now: float) -> float:
+    """Seconds from `now` on for which the unread output of a step is kept; agents that die do not renew it.
+
+    Args:
+        ended: how the step ended; None = nobody knows.
+        now: seconds since the epoch.
+    """
+    if ended is None or not ended.ended_at:
+        return OUTPUT_KEPT_SECS
+    if ended.teardown_reason:
+        return ENDED_KEPT_SECS
+    left = OUTPUT_KEPT_SECS - (now - ended.ended_at)
+    return min(max(left, ENDED_KEPT_SECS), OUTPUT_KEPT_SECS)
 
 
 def _is_over(session: Session) -> bool:

@@ -31,7 +31,7 @@ from spur_agent.ledger import Ledger
 from spur_agent.logs import value
 from spur_agent.program import ProgramUnusable
 from spur_agent.prolog import PrologFailed, PrologInterrupted, Prologs
-from spur_agent.sessions import Phase, Session, SessionTable
+from spur_agent.sessions import Phase, Session, SessionTable, mark_output_sent
 from spur_agent.share import Share
 from spur_agent.spawner import SpawnFailed
 from spur_agent.terms import Terms
@@ -278,7 +278,12 @@ class Launcher:
         for session in older:
             if session.phase is Phase.LOST:
                 await site.keeper.remove(session)
-            elif not session.quiet.is_set():
+                continue
+            if session.phase is Phase.FINISHED:
+                # Whoever waits for the job's output gets it from the newer attempt.
+                await asyncio.to_thread(mark_output_sent, session)
+                session.output_taken.set()
+            if not session.quiet.is_set():
                 log.warning("attempt_displaced step=%s by=%s", session.rid, rid)
         try:
             async with asyncio.timeout(DISPLACE_SECS):
