@@ -337,7 +337,8 @@ class Judgement:
     def faults(self) -> list[str]:
         """Everything."""
         for name, lines in self._began.items():
-            if len(lines) != 1:
+            # One that was killed between opening this file and writing to it has left nothing in it.
+            if len(lines) > 1 or (not lines and name in self._codes):
                 self._faults.append(f"{name} began {len(lines)} times")
         by_client = {line.split(" ")[1]: name for name, lines in self._began.items() for line in lines}
         jobs = dict.fromkeys(self._work.batch, "batch")
