@@ -371,8 +371,10 @@ class Judgement:
             self._expect(f"{kind} job {job}", row[:2], ("FAILED", "0:9"))
             return
         lost = {restarts for name, restarts in self._lost_runs if name == job}
+        # When the script has ended already, its end may be on record: what only held its nodes is not missed.
+        missed = {restarts for restarts in lost if f"{job}.{restarts}" not in self._codes}
         # A launch that an agent died in is tried again as another attempt; on its other nodes it had begun.
-        least, most = len(lost), len(lost) + len(self._failed_launches.get(job, ()))
+        least, most = len(missed), len(lost) + len(self._failed_launches.get(job, ()))
         if not least <= row.restarts <= most:
             self._faults.append(f"restarts of {kind} job {job}: told {row.restarts}, truth {least} to {most}")
         # The command of a salloc runs once, however often the launch of its allocation was tried.
