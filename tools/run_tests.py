@@ -2,7 +2,7 @@
 
 1. Byte-code is compiled, so that nobody measures or races the compiler.
 2. Suites of pure code run on two workers.
-3. What crosses wheels (`integration/`) runs in two processes side by side, since most of it is waiting.
+3. What crosses wheels (`integration/`) runs in three processes side by side, since most of it is waiting.
 4. So do the other suites of the wheels, and, as root, the tests marked `node` once more as an ordinary user
    in a private temporary folder.
 
@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PURE = ("packages/spur-core", "packages/spur-proto-lite", "packages/spur-sched", "packages/spur-auth")
 #: Of `integration/`: what acts as other accounts, one of which kills all its processes, is in one process.
 ACCOUNTS = ("attack", "matrix")
+#: Likewise apart: groups of controllers, which mostly wait for elections.
+GROUPS = ("ha",)
 #: Who runs the node's tests once more.
 ORDINARY_USER = "nobody"
 #: Seconds for one run; then it is ended, and that is a failure.
@@ -211,15 +213,18 @@ def everything(reports: Path, arguments: list[str]) -> list[Result]:
         log = reports / output if output else None
         return Run(title, pytest_command(report, *arguments, *paths), report, output=log)
 
-    crossing = sorted(f"integration/{folder.name}" for folder in (ROOT / "integration").iterdir())
-    accounts = [f"integration/{name}" for name in ACCOUNTS]
-    others = [path for path in crossing if path not in accounts and any((ROOT / path).glob("test_*.py"))]
+    crossing = sorted(folder for folder in (ROOT / "integration").iterdir() if any(folder.glob("test_*.py")))
+    others = [f"integration/{folder.name}" for folder in crossing if folder.name not in ACCOUNTS + GROUPS]
+    groups, accounts = ([f"integration/{name}" for name in names] for names in (GROUPS, ACCOUNTS))
     suites = sorted(folder.parent.name for folder in ROOT.glob("packages/*/tests"))
     wheels = [f"packages/{name}/tests" for name in suites if f"packages/{name}" not in PURE]
 
     results = [begin("pure suites", ("-n", "2", *PURE)).result()]
-    with beside(begin("integration", others, "integration.log")) as other:
-        results += [begin("integration as other accounts", accounts).result(), other.result()]
+    with (
+        beside(begin("integration", others, "integration.log")) as first,
+        beside(begin("groups of controllers", groups, "groups.log")) as second,
+    ):
+        results += [begin("other accounts", accounts).result(), first.result(), second.result()]
     with beside(begin("wheels", wheels, "wheels.log")) as other:
         if os.geteuid() == 0:
             results.append(ordinary_run(arguments))
