@@ -61,16 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(opts: options.Options) -> int:
-    from spur_core.config.loader import ConfigMissing, default_config, load_config
-
     path = opts.config or options.DEFAULT_CONFIG
-    try:
-        config = load_config(path)
-    except ConfigMissing:
-        # Only the default path may be missing: a file that was named must be there.
-        if opts.config is not None:
-            raise
-        config = default_config()
+    config = options.read_config(opts.config)
     config = options.in_group(config, opts.raft_listen, opts.node_id)
     logs.set_up(opts.log_level or config.logging.level, config.logging.format)
     from spur_core.config import group

@@ -95,6 +95,22 @@ def parse(argv: Sequence[str]) -> Options:
     )
 
 
+def read_config(path: Path | None) -> "Config":
+    """The configuration; only the default file may be missing: one that was named must be there.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    from spur_core.config.loader import ConfigMissing, default_config, load_config
+
+    try:
+        return load_config(path or DEFAULT_CONFIG)
+    except ConfigMissing:
+        if path is not None:
+            raise
+        return default_config()
+
+
 def in_group(config: "Config", raft_listen: str | None, node_id: int | None) -> "Config":
     """`config` with what the command line says about this member of the group.
 

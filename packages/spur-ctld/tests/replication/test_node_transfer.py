@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -17,7 +18,8 @@ from spur_ctld.replication.snapshots import SnapshotStore
 from spur_ctld.replication.testing.files import FailingFiles
 from spur_ctld.replication.testing.machine import ListMachine
 from spur_ctld.replication.tls import read_tls
-from spur_ctld.replication.types import Position
+from spur_ctld.replication.transfer import Sending
+from spur_ctld.replication.types import InstallSnapshot, Position
 from spur_proto import raft_internal_pb2 as pb
 from spur_proto.raft_internal_pb2_grpc import RaftInternalStub
 
@@ -199,3 +201,27 @@ async def test_a_write_that_completes_during_an_install_proves_nothing(group, un
     await group.level()
     assert group.nodes[3].machine.commands == expected
     assert group.fatal == []
+
+
+async def test_whatever_ends_a_sending_the_member_is_sent_to_again(tmp_path: Path) -> None:
+    """An error that nobody expected must not leave the member waiting for a file until the leader changes."""
+    (tmp_path / "file").write_bytes(b"snapshot")
+    told: list[tuple[int, bool]] = []
+    woken: list[None] = []
+
+    class Peer:
+        async def snapshot(self, *_: object) -> None:
+            raise ValueError("unexpected")
+
+    shared = SimpleNamespace(
+        loop=asyncio.get_running_loop(),
+        opened=SimpleNamespace(snapshots=SimpleNamespace(path=lambda _: tmp_path / "file")),
+        core=SimpleNamespace(snapshot_sent=lambda peer, ok: told.append((peer, ok))),
+        wake=lambda: woken.append(None),
+    )
+    sending = Sending(shared, SimpleNamespace(peer=lambda _: Peer()))
+    sending.send(InstallSnapshot(1, 2, 5, PLACE))
+    (task,) = sending._tasks.values()
+    with pytest.raises(ValueError, match="unexpected"):
+        await task
+    assert (told, woken, sending._tasks) == ([(2, False)], [None], {})

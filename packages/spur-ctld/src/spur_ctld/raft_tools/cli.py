@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from spur_ctld.options import DEFAULT_CONFIG, UsageError
+from spur_ctld.options import DEFAULT_CONFIG, UsageError, read_config
 
 
 class _Parser(argparse.ArgumentParser):
@@ -69,20 +69,20 @@ def run(argv: Sequence[str]) -> int:
     """
     given = parser().parse_args(argv)
     # Each tool loads only what it needs.
-    from spur_ctld.raft_tools import place
-
     if given.tool == "inspect":
         from spur_ctld.raft_tools import inspecting
 
-        config = place.read_config(given.config) if given.state_dir is None else None
+        config = read_config(given.config) if given.state_dir is None else None
         folder = given.state_dir or Path(config.controller.state_dir if config else "")
         listed = given.entries or given.first is not None
         return inspecting.run(folder, _say, first=(given.first or 0) if listed else None, json=given.json)
     if given.tool == "gen-certs":
         from spur_ctld.raft_tools import making
 
-        making.gen_certs(place.read_config(given.config), given.out, _say)
+        making.gen_certs(read_config(given.config), given.out, _say)
         return 0
+    from spur_ctld.raft_tools import place
+
     found = place.find(given.config, given.state_dir, given.node_id)
     if given.tool == "init":
         from spur_ctld.raft_tools import making

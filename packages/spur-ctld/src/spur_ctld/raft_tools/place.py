@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spur_core.config import group
-from spur_core.config.loader import ConfigMissing, default_config, load_config
 from spur_core.config.model import Config
 from spur_ctld import options
 from spur_ctld.replication import certs
@@ -42,20 +41,6 @@ class Place(NamedTuple):
         return certs.cluster_id(group.tls_dir(self.config, self.state_dir) / certs.CA_CERT)
 
 
-def read_config(path: Path | None) -> Config:
-    """The configuration; only the default file may be missing.
-
-    Raises:
-        ConfigError: it cannot be used.
-    """
-    try:
-        return load_config(path or options.DEFAULT_CONFIG)
-    except ConfigMissing:
-        if path is not None:
-            raise
-        return default_config()
-
-
 def state_dir_of(config: Config, given: Path | None) -> Path:
     """`--state-dir`, else what the configuration says."""
     return given or Path(config.controller.state_dir)
@@ -67,7 +52,7 @@ def find(config_path: Path | None, state_dir: Path | None, node_id: int | None) 
     Raises:
         ConfigError, UsageError: the file, or this member's place in it.
     """
-    config = options.in_group(read_config(config_path), None, node_id)
+    config = options.in_group(options.read_config(config_path), None, node_id)
     own, found = group.members(config, socket.gethostname())
     members = tuple(Member(*one) for one in found)
     return Place(config, state_dir_of(config, state_dir), own, members)

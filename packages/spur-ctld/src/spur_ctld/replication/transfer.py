@@ -84,10 +84,12 @@ class Sending:
         except (aio.AioRpcError, OSError) as error:
             why = error.details() if isinstance(error, aio.AioRpcError) else error.strerror
             _log.warning("snapshot_not_sent member=%d index=%d error=%r", msg.dst, msg.meta.index, why)
-        if self._tasks.get(msg.dst) is asyncio.current_task():
-            del self._tasks[msg.dst]
-            shared.core.snapshot_sent(msg.dst, done)
-            shared.wake()
+        finally:
+            # Whatever went wrong: without this the member would get nothing more from this leader.
+            if self._tasks.get(msg.dst) is asyncio.current_task():
+                del self._tasks[msg.dst]
+                shared.core.snapshot_sent(msg.dst, done)
+                shared.wake()
 
     async def _parts(self, file: BinaryIO) -> AsyncIterator[bytes]:
         """The file, no faster than the limit."""
