@@ -35,6 +35,17 @@ def _maker(kind: type[HaCluster], base: Path, made: list[HaCluster]) -> Callable
     return make
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaCluster]:
+    """Three controllers, three agents, for all tests of a file."""
+    made: list[HaCluster] = []
+    try:
+        yield _maker(HaCluster, _folder(tmp_path_factory), made)()
+    finally:
+        for one in made:
+            one.stop()
+
+
 @pytest.fixture
 def ha(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., HaCluster]]:
     """Makes clusters with a leader and idle nodes; all are ended, with their jobs, after the test."""

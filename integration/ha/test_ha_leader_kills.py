@@ -4,16 +4,13 @@ No attempt runs twice, no exit is lost, nothing stays allocated, whichever contr
 cluster serves all points: the struck controller comes back as a follower of the next.
 """
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from matrix_kit import Held
 from testkit.crash_cluster import supervisor_in
-from testkit.ha_cluster import HaCluster
 
 DISPATCH = [
     "crash_before:DispatchBegin",
@@ -48,23 +45,6 @@ STEPS = [
 ]
 COMPLETION = ["crash_before:NodeComplete", "crash_after:NodeComplete", "crash_after:exit_told"]
 FROZEN = ["stop_at:DispatchBegin", "stop_at:DispatchCommit", "stop_at:NodeComplete"]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaCluster]:
-    """Three controllers, three agents, for all tests of this file."""
-    base = tmp_path_factory.mktemp("kills")
-    for part in (base, base.parent, base.parent.parent):
-        with contextlib.suppress(PermissionError):
-            part.chmod(part.stat().st_mode | 0o755)
-    made = HaCluster(base / "c")
-    try:
-        made.start_all()
-        made.leader()
-        made.until(made.idle, "all nodes are idle")
-        yield made
-    finally:
-        made.stop()
 
 
 def struck(cluster: Any, armed: str) -> None:

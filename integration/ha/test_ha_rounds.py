@@ -7,7 +7,6 @@ import contextlib
 import os
 import random
 import signal
-from collections.abc import Iterator
 
 import pytest
 from testkit.crash_cluster import supervisor_in
@@ -33,23 +32,6 @@ POINTS = [
 ]
 #: A point that is only passed, not entered.
 ONLY_AFTER = {"dispatch_begun", "launch_sent", "launches_answered", "fence_begun", "kill_sent", "exit_told"}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaCluster]:
-    """Three controllers, three agents, for all rounds."""
-    base = tmp_path_factory.mktemp("rounds")
-    for part in (base, base.parent, base.parent.parent):
-        with contextlib.suppress(PermissionError):
-            part.chmod(part.stat().st_mode | 0o755)
-    made = HaCluster(base / "c")
-    try:
-        made.start_all()
-        made.leader()
-        made.until(made.idle, "all nodes are idle")
-        yield made
-    finally:
-        made.stop()
 
 
 def fault(chance: random.Random) -> str:
