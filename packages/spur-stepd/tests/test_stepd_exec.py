@@ -429,8 +429,17 @@ def test_a_stranger_who_keeps_the_pipe_does_not_hold_the_end_up(running):
     finish(running)
 
 
-def test_processes_of_a_command_are_the_steps(running):
-    """A signal to the step reaches them, and they count."""
+@pytest.mark.parametrize("hold", [False, True], ids=["batch", "hold"])
+def test_processes_of_a_command_are_the_steps(fast_node, gate, until, hold):
+    """A signal to the step reaches them, and they count.
+
+    The script ignores the signal: its end would have the command killed, perhaps before the command
+    has seen the signal that both were sent.
+    """
+    spec = fast_node.script(f"trap '' TERM\n: > up\nread x < {gate.path}; exit 3\n")
+    if hold:
+        spec = fast_node.spec(step_id=STEP_EXTERN, hold=True)
+    running = begin(spec, fast_node)
     run = sh(running, "echo up; exec sleep 1000")
     run.until(b"up\n")
     client = running.client()
@@ -438,15 +447,13 @@ def test_processes_of_a_command_are_the_steps(running):
     reply = running.start()
     if reply.cgroup:
         assert run.pid in cgroup.procs(reply.cgroup)
+    if not hold:
+        until((fast_node.work / "up").exists, what="the script's trap")
     client.suspend()
     client.resume()
     client.signal(signal.SIGTERM)
     assert run.end().signal == 15
-    if running.spec.hold:
-        finish(running)
-    else:
-        assert running.wait().exit.signal == 15
-        running.ack(running.wait().exit_seq)
+    finish(running)
 
 
 def test_a_client_that_leaves_before_its_answer(running, until):
