@@ -4,10 +4,104 @@
 machine.  Memory is MiB, times are seconds since the epoch.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 #: ("gpu", "h100") -> count; the type is "" when none was named.
 GresMap = dict[tuple[str, str], int]
+#: Shared by whoever asks for none; never written to.
+NOTHING: Final[GresMap] = {}
+
+
+class Device(NamedTuple):
+    """One device of a node that can be told from its like (a GPU)."""
+
+    name: str
+    #: "" when the node does not say.
+    type: str
+    number: int
+    #: Devices of one group reach each other by their own links (NVLink, XGMI); -1 = by none.
+    group: int = -1
+    #: CPU ids nearest to it; empty = all alike.
+    cores: tuple[int, ...] = ()
+
+
+class Running(NamedTuple):
+    """An active attempt, for preemption, licences and group limits.
+
+    `end`: its expected end; None = no limit.  `started`: None while it is being launched.
+    """
+
+    job_id: int
+    attempt: int
+    priority: int
+    tier: int
+    partition: str
+    uid: int
+    account: str
+    qos: str
+    started: float | None
+    end: float | None
+    shares: tuple["NodeShare", ...]
+    licenses: tuple[tuple[str, int], ...] = ()
+    reservation: str = ""
+    #: What may be done to it, resolved: "off", "cancel", "requeue", "suspend".
+    preempt_mode: str = "off"
+    #: Nobody may preempt it before this instant.
+    exempt_until: float = 0.0
+    #: Seconds between the signal and the kill.
+    grace_secs: int = 0
+
+
+class Window(NamedTuple):
+    """One occurrence of a reservation: its nodes are kept for its own jobs from `start` to `end`.
+
+    Jobs that name the reservation run inside it only; jobs that do not stay off its nodes, or end before
+    `start`.  `cpus` None = whole nodes.
+    """
+
+    name: str
+    start: float
+    end: float
+    nodes: frozenset[str]
+    #: For the reason of those who are kept out.
+    maintenance: bool = False
+    #: Its own jobs may begin before and end after it, on its nodes outside it (FLEX).
+    flex: bool = False
+    cpus: tuple[tuple[str, int], ...] | None = None
+    licenses: tuple[tuple[str, int], ...] = ()
+
+
+class License(NamedTuple):
+    """A licence pool.  `used` is what active jobs hold, `reserved` what nobody outside may take now."""
+
+    total: int
+    used: int
+    reserved: int = 0
+
+
+class Policy(NamedTuple):
+    """How a pass decides, from `[scheduler]`.
+
+    `backfill`: "easy" promises room to the first waiting job of each partition, "conservative" to each of
+    the first `bf_max_job_test`, "none" starts nobody before an earlier job of the same partition.  Names
+    and meanings of the others are Slurm's (SchedulerParameters); seconds.
+    """
+
+    backfill: str = "easy"
+    bf_window: int = 86_400
+    bf_resolution: int = 60
+    bf_max_job_test: int = 1000
+    bf_max_job_user: int = 0
+    bf_max_job_part: int = 0
+    bf_continue: bool = True
+    bf_min_prio_reserve: int = 0
+    default_queue_depth: int = 0
+    #: "none", "partition_prio" or "qos".
+    preempt_type: str = "none"
+    preempt_youngest_first: bool = False
+    preempt_by_size: bool = False
+    #: Most victims for one job; 0 = any number.
+    preempt_most: int = 0
 
 
 class NodeView(NamedTuple):
@@ -33,6 +127,23 @@ class NodeView(NamedTuple):
     running: tuple[tuple[float | None, int, int, GresMap], ...] = ()
     #: Attempts on this node, for exclusive requests.
     jobs: int = 0
+    sockets: int = 1
+    #: 0 = whatever `cpus` makes of it.
+    cores_per_socket: int = 0
+    threads_per_core: int = 1
+    #: Devices with an index; `gres` counts them too.
+    devices: tuple[Device, ...] = ()
+    #: Bit i: CPU i is held.
+    used_cpu_mask: int = 0
+    #: ("gpu", index) of the devices held.
+    used_devices: frozenset[tuple[str, int]] = frozenset()
+    tmp_disk_mb: int = 0
+    #: The only user whose jobs may come here while his run (ExclusiveUser); None = anybody's.
+    owner: int | None = None
+    #: Name of its leaf switch or block; "" = none.
+    switch: str = ""
+    #: Left alone for a moment because it refused work.
+    cooling: bool = False
 
 
 class PartitionView(NamedTuple):
@@ -46,6 +157,16 @@ class PartitionView(NamedTuple):
     max_nodes: int | None
     min_nodes: int
     priority_tier: int
+    #: "NO", "YES", "FORCE" or "EXCLUSIVE", and for the middle two how many jobs share a CPU.
+    oversubscribe: str = "NO"
+    share: int = 1
+    exclusive_user: bool = False
+    max_cpus_per_node: int | None = None
+    preempt_mode: str = "off"
+    #: Least loaded nodes first.
+    lln: bool = False
+    #: Jobs must name a reservation.
+    req_resv: bool = False
 
 
 class JobView(NamedTuple):
@@ -78,6 +199,42 @@ class JobView(NamedTuple):
     time_limit: int | None
     tasks: tuple[int, ...] | None = None
 
+    uid: int = 0
+    account: str = ""
+    qos: str = ""
+    #: GPUs and other typed resources of the whole job (`--gpus`), per task, per socket.
+    gres_total: GresMap = NOTHING
+    gres_per_task: GresMap = NOTHING
+    gres_per_socket: GresMap = NOTHING
+    memory_per_gpu_mb: int | None = None
+    cpus_per_gpu: int | None = None
+    ntasks_per_socket: int | None = None
+    ntasks_per_core: int | None = None
+    ntasks_per_gpu: int | None = None
+    #: Least that a node must have: `--mincpus`, `--sockets-per-node`, `--cores-per-socket`,
+    #: `--threads-per-core`, `--tmp` (MiB); None = anything.
+    min_cpus: int | None = None
+    sockets_per_node: int | None = None
+    cores_per_socket: int | None = None
+    threads_per_core: int | None = None
+    tmp_disk_mb: int | None = None
+    contiguous: bool = False
+    spread: bool = False
+    use_min_nodes: bool = False
+    #: Most leaf switches, and until when to wait for so few (absolute; None = for ever).
+    switches: int | None = None
+    switches_until: float | None = None
+    licenses: tuple[tuple[str, int], ...] = ()
+    #: Any one of `licenses` will do (`a|b`).
+    licenses_any: bool = False
+    reservation: str = ""
+    #: `--oversubscribe`; `--exclusive=user`.
+    oversubscribe: bool = False
+    exclusive_user: bool = False
+    #: `--time-min`: a backfilled start may cut the limit down to this, seconds.
+    time_min: int | None = None
+    deadline_at: float | None = None
+
 
 class Snapshot(Protocol):
     """A read-only view of the cluster at one log index; it never changes under the scheduler."""
@@ -92,6 +249,16 @@ class Snapshot(Protocol):
         """Eligible jobs, best first: priority descending, then eligible time, then id."""
         ...
 
+    def policy(self) -> Policy: ...
+
+    def running(self) -> list[Running]: ...
+
+    def windows(self) -> list[Window]:
+        """Active and coming occurrences of reservations, earliest first."""
+        ...
+
+    def licenses(self) -> dict[str, License]: ...
+
 
 class NodeShare(NamedTuple):
     """What a placement takes on one node; `ranks` are global task ranks."""
@@ -101,6 +268,10 @@ class NodeShare(NamedTuple):
     memory_mb: int
     gres: GresMap
     ranks: tuple[int, ...]
+    #: Bit i: CPU i; 0 = the agent chooses (nodes that told no CPU ids).
+    cpu_mask: int = 0
+    #: ("gpu", index) of each device given.
+    devices: tuple[tuple[str, int], ...] = ()
 
 
 class Placement(NamedTuple):
@@ -110,6 +281,25 @@ class Placement(NamedTuple):
     task: int | None
     partition: str
     shares: tuple[NodeShare, ...]
+    #: The licences taken (the one chosen of `a|b`), and the limit when `time_min` cut it.
+    licenses: tuple[tuple[str, int], ...] = ()
+    time_limit: int | None = None
+
+
+class Expected(NamedTuple):
+    """A start that is planned for later; `nodes` sorted.  `at` inf = when work without a limit ends."""
+
+    job_id: int
+    at: float
+    nodes: tuple[str, ...]
+
+
+class Preemption(NamedTuple):
+    """Make room for `job_id` by ending or stopping these, as told."""
+
+    job_id: int
+    #: (job id, attempt, "cancel" | "requeue" | "suspend", grace seconds)
+    victims: tuple[tuple[int, int, str, int], ...]
 
 
 class Waiting(NamedTuple):
@@ -126,6 +316,11 @@ class Plan(NamedTuple):
     placements: tuple[Placement, ...]
     waiting: tuple[Waiting, ...]
     complete: bool = True
+    expected: tuple[Expected, ...] = ()
+    preemptions: tuple[Preemption, ...] = ()
+    #: Jobs looked at, and those for which room later was looked for.
+    depth: int = 0
+    backfill_depth: int = 0
 
 
 class Infeasible(NamedTuple):

@@ -10,7 +10,7 @@ from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
 from spur_ctld.state.pending import Memo, pending_views
-from spur_sched.api import JobView, NodeView, PartitionView
+from spur_sched.api import JobView, License, NodeView, PartitionView, Policy, Running, Window
 
 
 class View:
@@ -39,6 +39,10 @@ class View:
         self.gated = gated
         self.never = never
         self.starts_matter = starts_matter
+        self._policy = Policy()
+        self._running: list[Running] = []
+        self._windows: list[Window] = []
+        self._licenses: dict[str, License] = {}
 
     def nodes(self) -> list[NodeView]:
         return self._nodes
@@ -48,6 +52,18 @@ class View:
 
     def pending(self) -> list[JobView]:
         return self._pending
+
+    def policy(self) -> Policy:
+        return self._policy
+
+    def running(self) -> list[Running]:
+        return self._running
+
+    def windows(self) -> list[Window]:
+        return self._windows
+
+    def licenses(self) -> dict[str, License]:
+        return self._licenses
 
     def only(self, job: JobView) -> "View":
         """The same cluster with a queue of one."""
