@@ -96,7 +96,7 @@ class NodeSlice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate", "alloc_only", "distribution", "step")
+    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate", "alloc_only", "distribution", "step", "wishes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,7 @@ class JobSpec(_message.Message):
     ALLOC_ONLY_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     account: str
@@ -197,7 +198,54 @@ class JobSpec(_message.Message):
     alloc_only: bool
     distribution: str
     step: StepShape
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., step: _Optional[_Union[StepShape, _Mapping]] = ...) -> None: ...
+    wishes: JobWishes
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., step: _Optional[_Union[StepShape, _Mapping]] = ..., wishes: _Optional[_Union[JobWishes, _Mapping]] = ...) -> None: ...
+
+class JobWishes(_message.Message):
+    __slots__ = ("gres_total", "gres_per_task", "gres_per_socket", "gpus_per_node", "cpus_per_gpu", "memory_per_gpu_mb", "ntasks_per_socket", "ntasks_per_core", "ntasks_per_gpu", "min_cpus", "sockets_per_node", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "contiguous", "spread", "use_min_nodes", "oversubscribe", "exclusive_user", "time_min_secs", "hint")
+    GRES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    GRES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
+    GRES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    GPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PER_GPU_MB_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_CORE_FIELD_NUMBER: _ClassVar[int]
+    NTASKS_PER_GPU_FIELD_NUMBER: _ClassVar[int]
+    MIN_CPUS_FIELD_NUMBER: _ClassVar[int]
+    SOCKETS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CORES_PER_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    THREADS_PER_CORE_FIELD_NUMBER: _ClassVar[int]
+    TMP_DISK_MB_FIELD_NUMBER: _ClassVar[int]
+    CONTIGUOUS_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
+    USE_MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    OVERSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_USER_FIELD_NUMBER: _ClassVar[int]
+    TIME_MIN_SECS_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    gres_total: _containers.RepeatedScalarFieldContainer[str]
+    gres_per_task: _containers.RepeatedScalarFieldContainer[str]
+    gres_per_socket: _containers.RepeatedScalarFieldContainer[str]
+    gpus_per_node: bool
+    cpus_per_gpu: int
+    memory_per_gpu_mb: int
+    ntasks_per_socket: int
+    ntasks_per_core: int
+    ntasks_per_gpu: int
+    min_cpus: int
+    sockets_per_node: int
+    cores_per_socket: int
+    threads_per_core: int
+    tmp_disk_mb: int
+    contiguous: bool
+    spread: bool
+    use_min_nodes: bool
+    oversubscribe: bool
+    exclusive_user: bool
+    time_min_secs: int
+    hint: str
+    def __init__(self, gres_total: _Optional[_Iterable[str]] = ..., gres_per_task: _Optional[_Iterable[str]] = ..., gres_per_socket: _Optional[_Iterable[str]] = ..., gpus_per_node: bool = ..., cpus_per_gpu: _Optional[int] = ..., memory_per_gpu_mb: _Optional[int] = ..., ntasks_per_socket: _Optional[int] = ..., ntasks_per_core: _Optional[int] = ..., ntasks_per_gpu: _Optional[int] = ..., min_cpus: _Optional[int] = ..., sockets_per_node: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., contiguous: bool = ..., spread: bool = ..., use_min_nodes: bool = ..., oversubscribe: bool = ..., exclusive_user: bool = ..., time_min_secs: _Optional[int] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class StepShape(_message.Message):
     __slots__ = ("pty", "pty_rows", "pty_cols", "commands", "cpu_bind", "stdin_rank", "task_prolog", "task_epilog", "mpi", "gpu_bind", "gpus_per_task")
@@ -246,7 +294,7 @@ class ExitStatus(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ..., oom: bool = ..., core_dumped: bool = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency", "alloc_only", "distribution")
+    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency", "alloc_only", "distribution", "wishes")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -317,6 +365,7 @@ class JobInfo(_message.Message):
     KILL_ON_INVALID_DEPENDENCY_FIELD_NUMBER: _ClassVar[int]
     ALLOC_ONLY_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run_attempt: int
     array_job_id: int
@@ -387,7 +436,8 @@ class JobInfo(_message.Message):
     kill_on_invalid_dependency: bool
     alloc_only: bool
     distribution: str
-    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ...) -> None: ...
+    wishes: JobWishes
+    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., wishes: _Optional[_Union[JobWishes, _Mapping]] = ...) -> None: ...
 
 class StepInfo(_message.Message):
     __slots__ = ("rid", "name", "state", "reason", "user", "uid", "partition", "array_job_id", "array_task_id", "num_tasks", "num_cpus", "nodelist", "num_nodes", "slices", "distribution", "alloc_tres", "cpus_per_task", "overlap", "pty", "start_at", "end_at", "time_limit_secs", "run_secs", "exit", "kill_uid", "submit_host", "command")
@@ -523,7 +573,7 @@ class NodeInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., base: _Optional[_Union[NodeBase, str]] = ..., flags: _Optional[int] = ..., reason: _Optional[str] = ..., reason_at: _Optional[float] = ..., reason_uid: _Optional[int] = ..., reason_user: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., cpus: _Optional[int] = ..., alloc_cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., alloc_memory_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., cpu_load: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., weight: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., last_busy_at: _Optional[float] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
-    __slots__ = ("name", "state", "is_default", "nodes", "node_names", "total_nodes", "total_cpus", "total_memory_mb", "tres", "max_time_secs", "default_time_secs", "max_nodes", "min_nodes", "priority_tier", "allow_accounts", "deny_accounts", "allow_qos", "deny_qos", "allow_groups", "preempt_mode", "def_memory_per_cpu_mb", "def_memory_per_node_mb", "max_memory_per_node_mb", "over_time_limit_secs")
+    __slots__ = ("name", "state", "is_default", "nodes", "node_names", "total_nodes", "total_cpus", "total_memory_mb", "tres", "max_time_secs", "default_time_secs", "max_nodes", "min_nodes", "priority_tier", "allow_accounts", "deny_accounts", "allow_qos", "deny_qos", "allow_groups", "preempt_mode", "def_memory_per_cpu_mb", "def_memory_per_node_mb", "max_memory_per_node_mb", "over_time_limit_secs", "oversubscribe", "exclusive_user", "max_cpus_per_node", "lln", "req_resv", "root_only", "hidden", "disable_root_jobs", "alternate")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
@@ -548,6 +598,15 @@ class PartitionInfo(_message.Message):
     DEF_MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
     MAX_MEMORY_PER_NODE_MB_FIELD_NUMBER: _ClassVar[int]
     OVER_TIME_LIMIT_SECS_FIELD_NUMBER: _ClassVar[int]
+    OVERSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_USER_FIELD_NUMBER: _ClassVar[int]
+    MAX_CPUS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    LLN_FIELD_NUMBER: _ClassVar[int]
+    REQ_RESV_FIELD_NUMBER: _ClassVar[int]
+    ROOT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    DISABLE_ROOT_JOBS_FIELD_NUMBER: _ClassVar[int]
+    ALTERNATE_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     is_default: bool
@@ -572,4 +631,13 @@ class PartitionInfo(_message.Message):
     def_memory_per_node_mb: int
     max_memory_per_node_mb: int
     over_time_limit_secs: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., total_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_memory_mb: _Optional[int] = ..., tres: _Optional[str] = ..., max_time_secs: _Optional[int] = ..., default_time_secs: _Optional[int] = ..., max_nodes: _Optional[int] = ..., min_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., deny_accounts: _Optional[_Iterable[str]] = ..., allow_qos: _Optional[_Iterable[str]] = ..., deny_qos: _Optional[_Iterable[str]] = ..., allow_groups: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., def_memory_per_cpu_mb: _Optional[int] = ..., def_memory_per_node_mb: _Optional[int] = ..., max_memory_per_node_mb: _Optional[int] = ..., over_time_limit_secs: _Optional[int] = ...) -> None: ...
+    oversubscribe: str
+    exclusive_user: bool
+    max_cpus_per_node: int
+    lln: bool
+    req_resv: bool
+    root_only: bool
+    hidden: bool
+    disable_root_jobs: bool
+    alternate: str
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., total_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_memory_mb: _Optional[int] = ..., tres: _Optional[str] = ..., max_time_secs: _Optional[int] = ..., default_time_secs: _Optional[int] = ..., max_nodes: _Optional[int] = ..., min_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., deny_accounts: _Optional[_Iterable[str]] = ..., allow_qos: _Optional[_Iterable[str]] = ..., deny_qos: _Optional[_Iterable[str]] = ..., allow_groups: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., def_memory_per_cpu_mb: _Optional[int] = ..., def_memory_per_node_mb: _Optional[int] = ..., max_memory_per_node_mb: _Optional[int] = ..., over_time_limit_secs: _Optional[int] = ..., oversubscribe: _Optional[str] = ..., exclusive_user: bool = ..., max_cpus_per_node: _Optional[int] = ..., lln: bool = ..., req_resv: bool = ..., root_only: bool = ..., hidden: bool = ..., disable_root_jobs: bool = ..., alternate: _Optional[str] = ...) -> None: ...

@@ -179,7 +179,7 @@ class CancelJobResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir")
+    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir", "wishes", "tasks_per_node", "deadline_at", "wckey", "stdin_path", "exclusive")
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +208,12 @@ class UpdateJobRequest(_message.Message):
     STDOUT_PATH_FIELD_NUMBER: _ClassVar[int]
     STDERR_PATH_FIELD_NUMBER: _ClassVar[int]
     WORK_DIR_FIELD_NUMBER: _ClassVar[int]
+    WISHES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_PER_NODE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_AT_FIELD_NUMBER: _ClassVar[int]
+    WCKEY_FIELD_NUMBER: _ClassVar[int]
+    STDIN_PATH_FIELD_NUMBER: _ClassVar[int]
+    EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
     targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
     hold: HoldAction
     partition: str
@@ -236,7 +242,13 @@ class UpdateJobRequest(_message.Message):
     stdout_path: str
     stderr_path: str
     work_dir: str
-    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ...) -> None: ...
+    wishes: _common_pb2.JobWishes
+    tasks_per_node: int
+    deadline_at: float
+    wckey: str
+    stdin_path: str
+    exclusive: bool
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ..., wishes: _Optional[_Union[_common_pb2.JobWishes, _Mapping]] = ..., tasks_per_node: _Optional[int] = ..., deadline_at: _Optional[float] = ..., wckey: _Optional[str] = ..., stdin_path: _Optional[str] = ..., exclusive: bool = ...) -> None: ...
 
 class UpdateJobResponse(_message.Message):
     __slots__ = ("results",)
