@@ -96,7 +96,7 @@ class NodeSlice(_message.Message):
     def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate", "alloc_only", "distribution", "step", "wishes")
+    __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate", "alloc_only", "distribution", "step", "wishes", "reservation", "licenses")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACCOUNT_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +148,8 @@ class JobSpec(_message.Message):
     DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
     name: str
     partition: str
     account: str
@@ -199,7 +201,9 @@ class JobSpec(_message.Message):
     distribution: str
     step: StepShape
     wishes: JobWishes
-    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., step: _Optional[_Union[StepShape, _Mapping]] = ..., wishes: _Optional[_Union[JobWishes, _Mapping]] = ...) -> None: ...
+    reservation: str
+    licenses: str
+    def __init__(self, name: _Optional[str] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., exclusive: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., constraint: _Optional[str] = ..., script: _Optional[bytes] = ..., argv: _Optional[_Iterable[bytes]] = ..., script_args: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., open_mode: _Optional[str] = ..., umask: _Optional[int] = ..., srun_job: bool = ..., label: bool = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ..., submit_line: _Optional[str] = ..., rlimits: _Optional[_Iterable[str]] = ..., warn_signal: _Optional[str] = ..., submit_dir: _Optional[str] = ..., time_limit_secs: _Optional[int] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., dependency: _Optional[str] = ..., array: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., hold: bool = ..., requeue: bool = ..., kill_on_invalid_dependency: bool = ..., immediate: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., step: _Optional[_Union[StepShape, _Mapping]] = ..., wishes: _Optional[_Union[JobWishes, _Mapping]] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ...) -> None: ...
 
 class JobWishes(_message.Message):
     __slots__ = ("gres_total", "gres_per_task", "gres_per_socket", "gpus_per_node", "cpus_per_gpu", "memory_per_gpu_mb", "ntasks_per_socket", "ntasks_per_core", "ntasks_per_gpu", "min_cpus", "sockets_per_node", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "contiguous", "spread", "use_min_nodes", "oversubscribe", "exclusive_user", "time_min_secs", "hint")
@@ -294,7 +298,7 @@ class ExitStatus(_message.Message):
     def __init__(self, code: _Optional[int] = ..., signal: _Optional[int] = ..., oom: bool = ..., core_dumped: bool = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency", "alloc_only", "distribution", "wishes")
+    __slots__ = ("job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "array_throttle", "array_pending_count", "array_task_count", "name", "user", "uid", "gid", "group", "account", "qos", "partition", "state", "reason", "state_desc", "priority", "nice", "comment", "wckey", "dependency", "requeue", "restarts", "batch", "submit_at", "eligible_at", "start_at", "end_at", "begin_at", "deadline_at", "time_limit_secs", "run_secs", "last_sched_at", "suspend_at", "nodelist", "batch_host", "min_nodes", "max_nodes", "num_nodes", "num_cpus", "num_tasks", "cpus_per_task", "tasks_per_node", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "req_tres", "alloc_tres", "exclusive", "req_nodelist", "exc_nodelist", "constraint", "slices", "exit", "derived_exit", "work_dir", "command", "stdout_path", "stderr_path", "stdin_path", "submit_line", "submit_host", "kill_uid", "srun_job", "kill_on_invalid_dependency", "alloc_only", "distribution", "wishes", "reservation", "licenses", "licenses_alloc")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -366,6 +370,9 @@ class JobInfo(_message.Message):
     ALLOC_ONLY_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTION_FIELD_NUMBER: _ClassVar[int]
     WISHES_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_ALLOC_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run_attempt: int
     array_job_id: int
@@ -437,7 +444,10 @@ class JobInfo(_message.Message):
     alloc_only: bool
     distribution: str
     wishes: JobWishes
-    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., wishes: _Optional[_Union[JobWishes, _Mapping]] = ...) -> None: ...
+    reservation: str
+    licenses: str
+    licenses_alloc: str
+    def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., array_throttle: _Optional[int] = ..., array_pending_count: _Optional[int] = ..., array_task_count: _Optional[int] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., group: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., state_desc: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., comment: _Optional[str] = ..., wckey: _Optional[str] = ..., dependency: _Optional[str] = ..., requeue: bool = ..., restarts: _Optional[int] = ..., batch: bool = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., begin_at: _Optional[float] = ..., deadline_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., last_sched_at: _Optional[float] = ..., suspend_at: _Optional[float] = ..., nodelist: _Optional[str] = ..., batch_host: _Optional[str] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_nodes: _Optional[int] = ..., num_cpus: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., exclusive: bool = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., work_dir: _Optional[str] = ..., command: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., kill_uid: _Optional[int] = ..., srun_job: bool = ..., kill_on_invalid_dependency: bool = ..., alloc_only: bool = ..., distribution: _Optional[str] = ..., wishes: _Optional[_Union[JobWishes, _Mapping]] = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., licenses_alloc: _Optional[str] = ...) -> None: ...
 
 class StepInfo(_message.Message):
     __slots__ = ("rid", "name", "state", "reason", "user", "uid", "partition", "array_job_id", "array_task_id", "num_tasks", "num_cpus", "nodelist", "num_nodes", "slices", "distribution", "alloc_tres", "cpus_per_task", "overlap", "pty", "start_at", "end_at", "time_limit_secs", "run_secs", "exit", "kill_uid", "submit_host", "command")
@@ -498,7 +508,7 @@ class StepInfo(_message.Message):
     def __init__(self, rid: _Optional[_Union[RuntimeId, _Mapping]] = ..., name: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., partition: _Optional[str] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., num_tasks: _Optional[int] = ..., num_cpus: _Optional[int] = ..., nodelist: _Optional[str] = ..., num_nodes: _Optional[int] = ..., slices: _Optional[_Iterable[_Union[NodeSlice, _Mapping]]] = ..., distribution: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., cpus_per_task: _Optional[int] = ..., overlap: bool = ..., pty: bool = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., run_secs: _Optional[float] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., kill_uid: _Optional[int] = ..., submit_host: _Optional[str] = ..., command: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("name", "base", "flags", "reason", "reason_at", "reason_uid", "reason_user", "partitions", "cpus", "alloc_cpus", "memory_mb", "alloc_memory_mb", "free_memory_mb", "cpu_load", "gres", "gres_used", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "weight", "features", "address", "port", "hostname", "version", "arch", "os", "boot_at", "agent_start_at", "last_busy_at", "labels")
+    __slots__ = ("name", "base", "flags", "reason", "reason_at", "reason_uid", "reason_user", "partitions", "cpus", "alloc_cpus", "memory_mb", "alloc_memory_mb", "free_memory_mb", "cpu_load", "gres", "gres_used", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "weight", "features", "address", "port", "hostname", "version", "arch", "os", "boot_at", "agent_start_at", "last_busy_at", "labels", "reservation")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -538,6 +548,7 @@ class NodeInfo(_message.Message):
     AGENT_START_AT_FIELD_NUMBER: _ClassVar[int]
     LAST_BUSY_AT_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
     name: str
     base: NodeBase
     flags: int
@@ -570,7 +581,8 @@ class NodeInfo(_message.Message):
     agent_start_at: float
     last_busy_at: float
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., base: _Optional[_Union[NodeBase, str]] = ..., flags: _Optional[int] = ..., reason: _Optional[str] = ..., reason_at: _Optional[float] = ..., reason_uid: _Optional[int] = ..., reason_user: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., cpus: _Optional[int] = ..., alloc_cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., alloc_memory_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., cpu_load: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., weight: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., last_busy_at: _Optional[float] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    reservation: str
+    def __init__(self, name: _Optional[str] = ..., base: _Optional[_Union[NodeBase, str]] = ..., flags: _Optional[int] = ..., reason: _Optional[str] = ..., reason_at: _Optional[float] = ..., reason_uid: _Optional[int] = ..., reason_user: _Optional[str] = ..., partitions: _Optional[_Iterable[str]] = ..., cpus: _Optional[int] = ..., alloc_cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., alloc_memory_mb: _Optional[int] = ..., free_memory_mb: _Optional[int] = ..., cpu_load: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., gres_used: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., weight: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., last_busy_at: _Optional[float] = ..., labels: _Optional[_Mapping[str, str]] = ..., reservation: _Optional[str] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
     __slots__ = ("name", "state", "is_default", "nodes", "node_names", "total_nodes", "total_cpus", "total_memory_mb", "tres", "max_time_secs", "default_time_secs", "max_nodes", "min_nodes", "priority_tier", "allow_accounts", "deny_accounts", "allow_qos", "deny_qos", "allow_groups", "preempt_mode", "def_memory_per_cpu_mb", "def_memory_per_node_mb", "max_memory_per_node_mb", "over_time_limit_secs", "oversubscribe", "exclusive_user", "max_cpus_per_node", "lln", "req_resv", "root_only", "hidden", "disable_root_jobs", "alternate")
@@ -641,3 +653,59 @@ class PartitionInfo(_message.Message):
     disable_root_jobs: bool
     alternate: str
     def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., is_default: bool = ..., nodes: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., total_nodes: _Optional[int] = ..., total_cpus: _Optional[int] = ..., total_memory_mb: _Optional[int] = ..., tres: _Optional[str] = ..., max_time_secs: _Optional[int] = ..., default_time_secs: _Optional[int] = ..., max_nodes: _Optional[int] = ..., min_nodes: _Optional[int] = ..., priority_tier: _Optional[int] = ..., allow_accounts: _Optional[_Iterable[str]] = ..., deny_accounts: _Optional[_Iterable[str]] = ..., allow_qos: _Optional[_Iterable[str]] = ..., deny_qos: _Optional[_Iterable[str]] = ..., allow_groups: _Optional[_Iterable[str]] = ..., preempt_mode: _Optional[str] = ..., def_memory_per_cpu_mb: _Optional[int] = ..., def_memory_per_node_mb: _Optional[int] = ..., max_memory_per_node_mb: _Optional[int] = ..., over_time_limit_secs: _Optional[int] = ..., oversubscribe: _Optional[str] = ..., exclusive_user: bool = ..., max_cpus_per_node: _Optional[int] = ..., lln: bool = ..., req_resv: bool = ..., root_only: bool = ..., hidden: bool = ..., disable_root_jobs: bool = ..., alternate: _Optional[str] = ...) -> None: ...
+
+class ReservationInfo(_message.Message):
+    __slots__ = ("name", "start_at", "end_at", "nodes", "node_names", "node_count", "core_count", "features", "partition", "flags", "users", "accounts", "groups", "licenses", "tres", "state", "max_start_delay_secs", "purge_comp_secs", "owner", "comment")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    END_AT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_NAMES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CORE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    TRES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MAX_START_DELAY_SECS_FIELD_NUMBER: _ClassVar[int]
+    PURGE_COMP_SECS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_at: float
+    end_at: float
+    nodes: str
+    node_names: _containers.RepeatedScalarFieldContainer[str]
+    node_count: int
+    core_count: int
+    features: str
+    partition: str
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    licenses: str
+    tres: str
+    state: str
+    max_start_delay_secs: int
+    purge_comp_secs: int
+    owner: str
+    comment: str
+    def __init__(self, name: _Optional[str] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., nodes: _Optional[str] = ..., node_names: _Optional[_Iterable[str]] = ..., node_count: _Optional[int] = ..., core_count: _Optional[int] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., licenses: _Optional[str] = ..., tres: _Optional[str] = ..., state: _Optional[str] = ..., max_start_delay_secs: _Optional[int] = ..., purge_comp_secs: _Optional[int] = ..., owner: _Optional[str] = ..., comment: _Optional[str] = ...) -> None: ...
+
+class LicenseInfo(_message.Message):
+    __slots__ = ("name", "total", "used", "reserved")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    USED_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    total: int
+    used: int
+    reserved: int
+    def __init__(self, name: _Optional[str] = ..., total: _Optional[int] = ..., used: _Optional[int] = ..., reserved: _Optional[int] = ...) -> None: ...

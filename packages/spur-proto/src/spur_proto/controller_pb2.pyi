@@ -179,7 +179,7 @@ class CancelJobResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir", "wishes", "tasks_per_node", "deadline_at", "wckey", "stdin_path", "exclusive")
+    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir", "wishes", "tasks_per_node", "deadline_at", "wckey", "stdin_path", "exclusive", "reservation", "licenses")
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +214,8 @@ class UpdateJobRequest(_message.Message):
     WCKEY_FIELD_NUMBER: _ClassVar[int]
     STDIN_PATH_FIELD_NUMBER: _ClassVar[int]
     EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
     targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
     hold: HoldAction
     partition: str
@@ -248,7 +250,9 @@ class UpdateJobRequest(_message.Message):
     wckey: str
     stdin_path: str
     exclusive: bool
-    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ..., wishes: _Optional[_Union[_common_pb2.JobWishes, _Mapping]] = ..., tasks_per_node: _Optional[int] = ..., deadline_at: _Optional[float] = ..., wckey: _Optional[str] = ..., stdin_path: _Optional[str] = ..., exclusive: bool = ...) -> None: ...
+    reservation: str
+    licenses: str
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ..., wishes: _Optional[_Union[_common_pb2.JobWishes, _Mapping]] = ..., tasks_per_node: _Optional[int] = ..., deadline_at: _Optional[float] = ..., wckey: _Optional[str] = ..., stdin_path: _Optional[str] = ..., exclusive: bool = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ...) -> None: ...
 
 class UpdateJobResponse(_message.Message):
     __slots__ = ("results",)
@@ -778,3 +782,145 @@ class ReportStepdRecoveryResponse(_message.Message):
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     answers: _containers.RepeatedCompositeFieldContainer[RecoveryAnswer]
     def __init__(self, answers: _Optional[_Iterable[_Union[RecoveryAnswer, _Mapping]]] = ...) -> None: ...
+
+class CreateReservationRequest(_message.Message):
+    __slots__ = ("name", "start_at", "end_at", "duration_secs", "nodes", "node_count", "core_counts", "features", "partition", "flags", "users", "accounts", "groups", "licenses", "max_start_delay_secs", "purge_comp_secs", "comment", "time_float")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    END_AT_FIELD_NUMBER: _ClassVar[int]
+    DURATION_SECS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CORE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    MAX_START_DELAY_SECS_FIELD_NUMBER: _ClassVar[int]
+    PURGE_COMP_SECS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    TIME_FLOAT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_at: float
+    end_at: float
+    duration_secs: int
+    nodes: str
+    node_count: int
+    core_counts: _containers.RepeatedScalarFieldContainer[int]
+    features: str
+    partition: str
+    flags: _containers.RepeatedScalarFieldContainer[str]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    accounts: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    licenses: str
+    max_start_delay_secs: int
+    purge_comp_secs: int
+    comment: str
+    time_float: bool
+    def __init__(self, name: _Optional[str] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., duration_secs: _Optional[int] = ..., nodes: _Optional[str] = ..., node_count: _Optional[int] = ..., core_counts: _Optional[_Iterable[int]] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[_Iterable[str]] = ..., users: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., licenses: _Optional[str] = ..., max_start_delay_secs: _Optional[int] = ..., purge_comp_secs: _Optional[int] = ..., comment: _Optional[str] = ..., time_float: bool = ...) -> None: ...
+
+class CreateReservationResponse(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListChange(_message.Message):
+    __slots__ = ("replace", "set", "add", "remove")
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    replace: bool
+    set: _containers.RepeatedScalarFieldContainer[str]
+    add: _containers.RepeatedScalarFieldContainer[str]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, replace: bool = ..., set: _Optional[_Iterable[str]] = ..., add: _Optional[_Iterable[str]] = ..., remove: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateReservationRequest(_message.Message):
+    __slots__ = ("name", "start_at", "end_at", "duration_secs", "duration_delta_secs", "nodes", "node_count", "core_counts", "features", "partition", "flags", "users", "accounts", "groups", "licenses", "max_start_delay_secs", "purge_comp_secs", "comment", "skip")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_AT_FIELD_NUMBER: _ClassVar[int]
+    END_AT_FIELD_NUMBER: _ClassVar[int]
+    DURATION_SECS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_DELTA_SECS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CORE_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    MAX_START_DELAY_SECS_FIELD_NUMBER: _ClassVar[int]
+    PURGE_COMP_SECS_FIELD_NUMBER: _ClassVar[int]
+    COMMENT_FIELD_NUMBER: _ClassVar[int]
+    SKIP_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    start_at: float
+    end_at: float
+    duration_secs: int
+    duration_delta_secs: int
+    nodes: ListChange
+    node_count: int
+    core_counts: _containers.RepeatedScalarFieldContainer[int]
+    features: str
+    partition: str
+    flags: ListChange
+    users: ListChange
+    accounts: ListChange
+    groups: ListChange
+    licenses: str
+    max_start_delay_secs: int
+    purge_comp_secs: int
+    comment: str
+    skip: bool
+    def __init__(self, name: _Optional[str] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., duration_secs: _Optional[int] = ..., duration_delta_secs: _Optional[int] = ..., nodes: _Optional[_Union[ListChange, _Mapping]] = ..., node_count: _Optional[int] = ..., core_counts: _Optional[_Iterable[int]] = ..., features: _Optional[str] = ..., partition: _Optional[str] = ..., flags: _Optional[_Union[ListChange, _Mapping]] = ..., users: _Optional[_Union[ListChange, _Mapping]] = ..., accounts: _Optional[_Union[ListChange, _Mapping]] = ..., groups: _Optional[_Union[ListChange, _Mapping]] = ..., licenses: _Optional[str] = ..., max_start_delay_secs: _Optional[int] = ..., purge_comp_secs: _Optional[int] = ..., comment: _Optional[str] = ..., skip: bool = ...) -> None: ...
+
+class UpdateReservationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteReservationRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteReservationResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListReservationsRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ListReservationsResponse(_message.Message):
+    __slots__ = ("reservations", "server_time")
+    RESERVATIONS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    reservations: _containers.RepeatedCompositeFieldContainer[_common_pb2.ReservationInfo]
+    server_time: float
+    def __init__(self, reservations: _Optional[_Iterable[_Union[_common_pb2.ReservationInfo, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class GetLicensesRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetLicensesResponse(_message.Message):
+    __slots__ = ("licenses", "server_time")
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    licenses: _containers.RepeatedCompositeFieldContainer[_common_pb2.LicenseInfo]
+    server_time: float
+    def __init__(self, licenses: _Optional[_Iterable[_Union[_common_pb2.LicenseInfo, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...

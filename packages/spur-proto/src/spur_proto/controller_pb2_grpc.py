@@ -121,6 +121,31 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.GetConfigRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.GetConfigResponse.FromString,
                 _registered_method=True)
+        self.CreateReservation = channel.unary_unary(
+                '/slurm.SlurmController/CreateReservation',
+                request_serializer=spur__proto_dot_controller__pb2.CreateReservationRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.CreateReservationResponse.FromString,
+                _registered_method=True)
+        self.UpdateReservation = channel.unary_unary(
+                '/slurm.SlurmController/UpdateReservation',
+                request_serializer=spur__proto_dot_controller__pb2.UpdateReservationRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.UpdateReservationResponse.FromString,
+                _registered_method=True)
+        self.DeleteReservation = channel.unary_unary(
+                '/slurm.SlurmController/DeleteReservation',
+                request_serializer=spur__proto_dot_controller__pb2.DeleteReservationRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.DeleteReservationResponse.FromString,
+                _registered_method=True)
+        self.ListReservations = channel.unary_unary(
+                '/slurm.SlurmController/ListReservations',
+                request_serializer=spur__proto_dot_controller__pb2.ListReservationsRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.ListReservationsResponse.FromString,
+                _registered_method=True)
+        self.GetLicenses = channel.unary_unary(
+                '/slurm.SlurmController/GetLicenses',
+                request_serializer=spur__proto_dot_controller__pb2.GetLicensesRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.GetLicensesResponse.FromString,
+                _registered_method=True)
         self.Ping = channel.unary_unary(
                 '/slurm.SlurmController/Ping',
                 request_serializer=spur__proto_dot_controller__pb2.PingRequest.SerializeToString,
@@ -280,6 +305,38 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateReservation(self, request, context):
+        """Reservations and licences.
+        Nodes that are not named are chosen by the controller; a name that is not given is made.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteReservation(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReservations(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLicenses(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Ping(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -420,6 +477,31 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.GetConfig,
                     request_deserializer=spur__proto_dot_controller__pb2.GetConfigRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.GetConfigResponse.SerializeToString,
+            ),
+            'CreateReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateReservation,
+                    request_deserializer=spur__proto_dot_controller__pb2.CreateReservationRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.CreateReservationResponse.SerializeToString,
+            ),
+            'UpdateReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateReservation,
+                    request_deserializer=spur__proto_dot_controller__pb2.UpdateReservationRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.UpdateReservationResponse.SerializeToString,
+            ),
+            'DeleteReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteReservation,
+                    request_deserializer=spur__proto_dot_controller__pb2.DeleteReservationRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.DeleteReservationResponse.SerializeToString,
+            ),
+            'ListReservations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReservations,
+                    request_deserializer=spur__proto_dot_controller__pb2.ListReservationsRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.ListReservationsResponse.SerializeToString,
+            ),
+            'GetLicenses': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLicenses,
+                    request_deserializer=spur__proto_dot_controller__pb2.GetLicensesRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.GetLicensesResponse.SerializeToString,
             ),
             'Ping': grpc.unary_unary_rpc_method_handler(
                     servicer.Ping,
@@ -923,6 +1005,141 @@ class SlurmController(object):
             '/slurm.SlurmController/GetConfig',
             spur__proto_dot_controller__pb2.GetConfigRequest.SerializeToString,
             spur__proto_dot_controller__pb2.GetConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/CreateReservation',
+            spur__proto_dot_controller__pb2.CreateReservationRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.CreateReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/UpdateReservation',
+            spur__proto_dot_controller__pb2.UpdateReservationRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.UpdateReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/DeleteReservation',
+            spur__proto_dot_controller__pb2.DeleteReservationRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.DeleteReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReservations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/ListReservations',
+            spur__proto_dot_controller__pb2.ListReservationsRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.ListReservationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLicenses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/GetLicenses',
+            spur__proto_dot_controller__pb2.GetLicensesRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.GetLicensesResponse.FromString,
             options,
             channel_credentials,
             insecure,
