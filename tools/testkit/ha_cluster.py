@@ -41,6 +41,17 @@ class HaCluster(CrashCluster):
         """Environment of a client that knows just these controllers."""
         return {"SPUR_CONTROLLER_ADDR": ",".join(self.address(name) for name in names)}
 
+    def state(self, job: str) -> str:
+        """Of the job's last run, as the controllers know it.
+
+        Not the history: a controller that was frozen amid a transaction holds the lock of its SQLite file.
+        """
+        return self.ok("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").strip()
+
+    def state_or_nothing(self, job: str) -> str:
+        """The same, also while no controller answers."""
+        return self.run("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").stdout.strip()
+
     # -- who leads
 
     def view(self) -> members.Group:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from spur_core.errors import BusyError
 from spur_core.states import JobState
+from spur_ctld.accounting import engine, rows
 from spur_ctld.accounting.engine import AccountingUnavailable
 from spur_ctld.accounting.migrations import HEAD
 from spur_ctld.accounting.schema import jobs, metadata, steps
@@ -165,6 +166,27 @@ async def caught_up(cluster: Any, writer: Any) -> None:
                 return
             except AccountingUnavailable:
                 await sleep_a_turn(writer)
+
+
+async def test_a_controller_that_stands_still_amid_a_transaction_holds_up_no_other(
+    cluster: Any, pg_database: str, make_writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host of a leader is paused: its connection stays open, and PostgreSQL must not wait for it."""
+    monkeypatch.setattr(engine, "IDLE_SECS", 0.5)
+    cluster.submit()
+    stopped = engine.open_engine(pg_database)
+    await engine.migrate(stopped)
+    row = cluster.outbox[next(iter(cluster.outbox))]
+    async with stopped.connect() as connection:
+        values = rows.text_safe(rows.job_values("c1", row))
+        await connection.execute(sa.insert(jobs), [values])
+        writer = await make_writer(pg_database)
+        await writer.flushed(20)
+        assert not cluster.outbox
+        with pytest.raises(sa.exc.DBAPIError):
+            await connection.execute(sa.select(jobs))
+        await connection.invalidate()
+    await stopped.dispose()
 
 
 async def test_the_schema_is_what_the_migrations_make(database: str, make_writer: Any) -> None:

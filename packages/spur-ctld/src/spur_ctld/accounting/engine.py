@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: Lock for several controllers that start together: class "SPUR", object 1.
 _ADVISORY_LOCK = (0x53505552, 1)
+#: PostgreSQL breaks off a transaction whose client says nothing for so long.
+IDLE_SECS = 5.0
 
 
 class AccountingUnavailable(BusyError):
@@ -54,9 +56,11 @@ def open_engine(url: str) -> AsyncEngine:
         sa.event.listen(engine.sync_engine, "connect", _sqlite_durable)
         return engine
     if parsed.drivername == "postgresql+asyncpg":
-        return create_async_engine(
+        engine = create_async_engine(
             url, pool_size=4, max_overflow=4, pool_timeout=5, pool_pre_ping=True, connect_args={"timeout": 5}
         )
+        sa.event.listen(engine.sync_engine, "connect", _postgres_impatient)
+        return engine
     raise ConfigError(
         f"accounting.database_url: unknown kind {parsed.drivername!r},"
         " use sqlite+aiosqlite:///FILE or postgresql+asyncpg://..."
@@ -77,6 +81,15 @@ def _sqlite_durable(connection: Any, record: Any) -> None:
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA busy_timeout=5000")
     cursor.close()
+
+
+def _postgres_impatient(connection: Any, record: Any) -> None:
+    """A leader's host may be paused amid a transaction; the next leader's rows must not wait for it."""
+    cursor = connection.cursor()
+    cursor.execute(f"SET idle_in_transaction_session_timeout = {IDLE_SECS * 1000:.0f}")
+    cursor.close()
+    # Undone with the transaction otherwise.
+    connection.commit()
 
 
 async def migrate(engine: AsyncEngine) -> None:
