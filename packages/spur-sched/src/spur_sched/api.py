@@ -10,6 +10,8 @@ from typing import Final, NamedTuple, Protocol
 GresMap = dict[tuple[str, str], int]
 #: Shared by whoever asks for none; never written to.
 NOTHING: Final[GresMap] = {}
+#: QOS -> those that it may preempt; never written to.
+NO_QOS: Final[dict[str, frozenset[str]]] = {}
 
 
 class Device(NamedTuple):
@@ -50,6 +52,12 @@ class Running(NamedTuple):
     exempt_until: float = 0.0
     #: Seconds between the signal and the kill.
     grace_secs: int = 0
+    #: Since when it is being ended: its processes may be gone at any moment.
+    ending_since: float | None = None
+    #: It was preempted for this job, which gets its room; 0 = for nobody.
+    room_for: int = 0
+    #: Suspended by a preemption: its CPUs may be used by others, memory and devices are still its own.
+    lent: bool = False
 
 
 class Window(NamedTuple):
@@ -102,6 +110,17 @@ class Policy(NamedTuple):
     preempt_by_size: bool = False
     #: Most victims for one job; 0 = any number.
     preempt_most: int = 0
+    #: Take the lowest in order, even if that makes more of them.
+    preempt_strict_order: bool = False
+    #: How often another order is tried to find fewer victims.
+    preempt_reorder_count: int = 1
+    #: Nobody with this priority or a higher one is a victim; None = no such bound.
+    preempt_min_exempt_priority: int | None = None
+    #: "qos": QOS -> those whose jobs its jobs may preempt.
+    preempt_qos: dict[str, frozenset[str]] = NO_QOS
+    #: (switch, the switch above it or "") of the network; leaves are those that nodes name.  Empty = the
+    #: network does not matter.
+    topology: tuple[tuple[str, str], ...] = ()
 
 
 class NodeView(NamedTuple):
