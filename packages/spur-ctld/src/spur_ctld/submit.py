@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from spur_core.errors import GrammarError, RequestError
-from spur_core.grammar import array, counts, dependency, features, gres, hostlist
-from spur_ctld import bounds, submit_shape
+from spur_core.grammar import array, counts, dependency, features, hostlist
+from spur_ctld import bounds, submit_shape, submit_wishes
 from spur_ctld.state import distribution
 from spur_ctld.state.ops import Submit
-from spur_ctld.state.records import UNLIMITED, Gres, IndexRange, Node, Partition, Request
+from spur_ctld.state.records import UNLIMITED, IndexRange, Node, Partition, Request
 from spur_ctld.users import UserRecord
 from spur_proto import common_pb2 as pb
 
@@ -82,7 +82,8 @@ def resolve(
     limit = time_limit(given_limit, wanted, rules.default_time_limit)
     enforce(rules.enforce_part_limits, given_limit, shape.min_nodes, wanted)
     per_node, per_cpu = memory(spec, wanted)
-    resources = parse_gres_list(spec.gres, nodes)
+    resources = submit_wishes.parse_gres_list(spec.gres, nodes)
+    wishes, shape = submit_wishes.resolve(spec, shape, resources, limit, nodes)
     _constraint(spec.constraint)
     _dependency(spec.dependency)
     indices, throttle = array_of(spec.array, rules.max_array_size)
@@ -144,6 +145,7 @@ def resolve(
         distribution=spec.distribution,
         task_nodes=task_nodes,
         shape=step_shape(spec.step) if spec.HasField("step") else b"",
+        **wishes,
     )
     op = Submit(
         at=now,
@@ -223,6 +225,8 @@ def memory(spec: pb.JobSpec, wanted: list[Partition]) -> tuple[int | None, int |
     bounds.memory_mb(per_node or per_cpu or 0, "memory")
     if per_node is not None and per_cpu is not None:
         raise RequestError("memory_per_node_mb and memory_per_cpu_mb are mutually exclusive")
+    if spec.wishes.HasField("memory_per_gpu_mb"):
+        return None, None
     if per_node is None and per_cpu is None:
         for partition in wanted:
             if partition.def_mem_per_cpu is not None:
@@ -234,19 +238,6 @@ def memory(spec: pb.JobSpec, wanted: list[Partition]) -> tuple[int | None, int |
     if per_node and all(cap is not None and per_node > cap for cap in caps):
         raise RequestError("Memory required by task is not available")
     return per_node, per_cpu
-
-
-def parse_gres_list(items: Iterable[str], nodes: Mapping[str, Node]) -> tuple[Gres, ...]:
-    """Per-node resources; a name that no node has is refused, a type that no node has is infeasible later."""
-    text = ",".join(items)
-    if not text:
-        return ()
-    found = gres.parse_gres(text)
-    known = {have.name for node in nodes.values() for have in node.gres}
-    for name, _, count in found:
-        if name not in known or count > 1 << 40:
-            raise RequestError("Invalid generic resource (gres) specification")
-    return tuple(Gres(name=name, type=kind, count=count) for name, kind, count in found)
 
 
 def array_of(text: str, max_size: int) -> tuple[tuple[IndexRange, ...], int]:

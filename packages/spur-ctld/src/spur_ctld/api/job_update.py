@@ -7,7 +7,7 @@ import msgspec
 
 from spur_core.errors import RequestError
 from spur_core.grammar import dependency, features, hostlist
-from spur_ctld import bounds, submit
+from spur_ctld import bounds, submit, submit_wishes
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Hold, Target, Update, Who
 from spur_ctld.state.records import UNLIMITED, Partition
@@ -35,12 +35,17 @@ _PLAIN: Final = {
     "stdout_path": "stdout",
     "stderr_path": "stderr",
     "work_dir": "work_dir",
+    "wckey": "wckey",
+    "stdin_path": "stdin",
+    "exclusive": "exclusive",
+    "tasks_per_node": "tasks_per_node",
 }
 _POSITIVE: Final = {
     "min_nodes": "Node count specification invalid",
     "max_nodes": "Node count specification invalid",
     "num_tasks": "Task count specification invalid",
     "cpus_per_task": "CPU count specification invalid",
+    "tasks_per_node": "Task count specification invalid",
 }
 
 
@@ -130,6 +135,13 @@ def field_changes(
     if request.HasField("constraint"):
         features.parse(request.constraint)
         changes["constraint"] = request.constraint
+    if request.HasField("wishes"):
+        changes |= submit_wishes.fields(request.wishes, state.nodes)
+        if "memory_per_gpu_mb" in changes:
+            changes |= {"memory_per_node_mb": None, "memory_per_cpu_mb": None}
+    if request.HasField("deadline_at"):
+        bounds.instant(request.deadline_at)
+        changes["deadline_at"] = request.deadline_at or None
     if request.HasField("gres"):
-        changes["gres"] = submit.parse_gres_list([request.gres] if request.gres else [], state.nodes)
+        changes["gres"] = submit_wishes.parse_gres_list([request.gres] if request.gres else [], state.nodes)
     return changes

@@ -1,6 +1,5 @@
 """A job record as the wire shows it.  Pure."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from spur_core import reasons
@@ -9,9 +8,10 @@ from spur_core.grammar.array import IndexSet
 from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
+from spur_ctld import submit_wishes
 from spur_ctld.dispatch.launch_spec import slice_message
 from spur_ctld.state.accounting_rows import allocated_tres, requested_cpus, requested_tres
-from spur_ctld.state.records import UNLIMITED, Exit, Gres, Job
+from spur_ctld.state.records import UNLIMITED, Exit, Job
 from spur_proto import common_pb2 as pb
 
 #: What another user's job does not show under `job_info_visibility = "redacted"`.
@@ -32,11 +32,6 @@ HIDDEN: Final = (
     "alloc_tres",
 )
 NOT_SUBMITTED_OUTPUT: Final = "/dev/null"
-
-
-def gres_text(items: Iterable[Gres]) -> list[str]:
-    """`gpu:h100:2` each."""
-    return [f"{g.name}:{g.type}:{g.count}" if g.type else f"{g.name}:{g.count}" for g in items]
 
 
 def exit_message(status: Exit) -> pb.ExitStatus:
@@ -146,7 +141,8 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         tasks_per_node=request.tasks_per_node,
         memory_per_node_mb=request.memory_per_node_mb,
         memory_per_cpu_mb=request.memory_per_cpu_mb,
-        gres=gres_text(request.gres),
+        gres=submit_wishes.gres_text(request.gres),
+        wishes=submit_wishes.message(request),
         req_tres=format_tres(requested_tres(request)),
         alloc_tres=format_tres(allocated_tres(job.slices)) if allocated else "",
         exclusive=request.exclusive,

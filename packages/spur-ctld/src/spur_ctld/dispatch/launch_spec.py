@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from spur_core.ids import RuntimeId
+from spur_ctld import submit_wishes
 from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.cluster import holds_only, launch_nodes
 from spur_ctld.state.records import UNLIMITED, Gres, Job, Slice, Step
@@ -109,7 +110,13 @@ def _base(job: Job, facts: ClusterFacts, start_at: float) -> pb.LaunchSpec:
         kill_wait_secs=facts.kill_wait_secs,
         cpus_per_task_given=request.cpus_per_task_given,
         comment=request.comment,
+        wishes=submit_wishes.message(request),
     )
+    if request.gpus_per_node:
+        gpus = [item for item in request.gres if item.name == "gpu"]
+        base.gpus_per_node_text = ",".join(
+            f"{item.type}:{item.count}" if item.type else str(item.count) for item in gpus
+        )
     for name, value in (
         ("tasks_per_node", request.tasks_per_node),
         ("memory_per_node_mb", request.memory_per_node_mb),

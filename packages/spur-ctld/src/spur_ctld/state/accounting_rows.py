@@ -17,7 +17,30 @@ _MOST_SHOWN = 0xFFFFFFFF
 
 def requested_cpus(request: Request) -> int:
     """CPUs that the request comes to; changed bit by bit it may come to more than any field can show."""
-    return min(max(request.num_tasks * request.cpus_per_task, request.min_nodes), _MOST_SHOWN)
+    cpus = request.num_tasks * request.cpus_per_task
+    if request.cpus_per_gpu:
+        cpus = request.cpus_per_gpu * _requested_gpus(request)
+    least = (request.min_cpus or 1) * request.min_nodes
+    return min(max(cpus, least, request.num_tasks), _MOST_SHOWN)
+
+
+def _requested_gpus(request: Request) -> int:
+    return sum(count for (name, _), count in requested_gres(request).items() if name == "gpu")
+
+
+def requested_gres(request: Request) -> dict[tuple[str, str], int]:
+    """Typed resources that the whole request comes to, by (name, type)."""
+    found: dict[tuple[str, str], int] = {}
+    for items, times in (
+        (request.gres, request.min_nodes),
+        (request.gres_total, 1),
+        (request.gres_per_task, request.num_tasks),
+        (request.gres_per_socket, (request.sockets_per_node or 1) * request.min_nodes),
+    ):
+        for item in items:
+            key = (item.name, item.type)
+            found[key] = min(found.get(key, 0) + item.count * times, 1 << 63)
+    return found
 
 
 def requested_tres(request: Request) -> dict[str, int]:
@@ -28,9 +51,11 @@ def requested_tres(request: Request) -> dict[str, int]:
         memory = request.memory_per_node_mb * request.min_nodes
     elif request.memory_per_cpu_mb:
         memory = request.memory_per_cpu_mb * cpus
+    elif request.memory_per_gpu_mb:
+        memory = request.memory_per_gpu_mb * _requested_gpus(request)
     amounts = {"cpu": cpus, "mem": memory, "node": request.min_nodes, "billing": cpus}
-    for item in request.gres:
-        add_gres(amounts, item.name, item.type, item.count * request.min_nodes)
+    for (name, kind), count in requested_gres(request).items():
+        add_gres(amounts, name, kind, count)
     return amounts
 
 

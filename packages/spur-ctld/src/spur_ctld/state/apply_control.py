@@ -42,6 +42,8 @@ _FIXED_FIELDS = frozenset(
 )
 
 
+_GRES_FORMS = ("gres", "gres_total", "gres_per_task", "gres_per_socket")
+
 #: Does what was asked to one record.
 Change = Callable[[Job], None]
 
@@ -196,7 +198,7 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
         changes["time_limit"] = min(max(60, changed_limit), UNLIMITED - 1)
     if refusal := _forbidden(state, op, job, changes):
         return refusal
-    request = msgspec.structs.replace(job.request, **changes)
+    request = _consistent(msgspec.structs.replace(job.request, **changes), changes)
     changed = msgspec.structs.replace(job, request=request)
     if not pending:
         return changed
@@ -213,6 +215,24 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
     if changed.reason not in reasons.HOLDS:
         changed = msgspec.structs.replace(changed, reason=reasons.NONE, desc="")
     return changed
+
+
+def _consistent(request: Request, changes: dict[str, Any]) -> Request:
+    """GPUs stand in one form and memory in one: the form that was set takes the place of the others."""
+    more: dict[str, Any] = {}
+    if request.memory_per_gpu_mb is not None and (
+        changes.get("memory_per_node_mb") is not None or changes.get("memory_per_cpu_mb") is not None
+    ):
+        more["memory_per_gpu_mb"] = None
+    for name in _GRES_FORMS:
+        if any(item.name == "gpu" for item in changes.get(name, ())):
+            for other in _GRES_FORMS:
+                held = getattr(request, other)
+                rest = tuple(item for item in held if item.name != "gpu")
+                if other != name and rest != held:
+                    more[other] = rest
+            more["gpus_per_node"] = name == "gres" and request.gpus_per_node
+    return msgspec.structs.replace(request, **more) if more else request
 
 
 def _decode(name: str, raw: bytes) -> Any:

@@ -12,7 +12,7 @@ from spur_ctld.state import dependencies
 from spur_ctld.state.arrays import running_tasks
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Gres, Job, Request
-from spur_sched.api import GresMap, JobView
+from spur_sched.api import NOTHING, GresMap, JobView
 
 #: Reasons that explain a hold-back by time better than BeginTime does.
 _OWN_REASON: Final = frozenset({reasons.LAUNCH_FAILURE, reasons.BEGIN_TIME})
@@ -156,6 +156,29 @@ def request_view(
         exclude=frozenset(request.exclude),
         constraint=request.constraint,
         time_limit=request.time_limit,
+        uid=request.uid,
+        account=request.account,
+        qos=request.qos,
+        gres_total=gres_map(request.gres_total) or NOTHING,
+        gres_per_task=gres_map(request.gres_per_task) or NOTHING,
+        gres_per_socket=gres_map(request.gres_per_socket) or NOTHING,
+        memory_per_gpu_mb=request.memory_per_gpu_mb,
+        cpus_per_gpu=request.cpus_per_gpu,
+        ntasks_per_socket=request.ntasks_per_socket,
+        ntasks_per_core=request.ntasks_per_core,
+        ntasks_per_gpu=request.ntasks_per_gpu,
+        min_cpus=request.min_cpus,
+        sockets_per_node=request.sockets_per_node,
+        cores_per_socket=request.cores_per_socket,
+        threads_per_core=request.threads_per_core,
+        tmp_disk_mb=request.tmp_disk_mb,
+        contiguous=request.contiguous,
+        spread=request.spread,
+        use_min_nodes=request.use_min_nodes,
+        oversubscribe=request.oversubscribe,
+        exclusive_user=request.exclusive_user,
+        time_min=request.time_min,
+        deadline_at=request.deadline_at,
     )
 
 

@@ -140,6 +140,33 @@ class Request(Record, frozen=True, kw_only=True):
     #: Asked for by nodes alone: how many tasks its steps run was left open.
     by_nodes: bool = False
 
+    #: Typed resources of the whole job, of each task, of each socket.
+    gres_total: tuple[Gres, ...] = ()
+    gres_per_task: tuple[Gres, ...] = ()
+    gres_per_socket: tuple[Gres, ...] = ()
+    #: The GPUs in `gres` were asked for as --gpus-per-node.
+    gpus_per_node: bool = False
+    cpus_per_gpu: int | None = None
+    memory_per_gpu_mb: int | None = None
+    ntasks_per_socket: int | None = None
+    ntasks_per_core: int | None = None
+    ntasks_per_gpu: int | None = None
+    #: Least that each node must have; of CPUs the job also gets so many there.
+    min_cpus: int | None = None
+    sockets_per_node: int | None = None
+    cores_per_socket: int | None = None
+    #: Also the most that is used of a core.
+    threads_per_core: int | None = None
+    tmp_disk_mb: int | None = None
+    contiguous: bool = False
+    spread: bool = False
+    use_min_nodes: bool = False
+    oversubscribe: bool = False
+    exclusive_user: bool = False
+    #: Seconds; a start that is found in a gap may cut `time_limit` down to this.
+    time_min: int | None = None
+    hint: str = ""
+
 
 class Fence(Record, frozen=True, kw_only=True):
     """An attempt being made certain not to run any more.
@@ -409,6 +436,20 @@ class Partition(Record, frozen=True, kw_only=True):
     max_mem_per_node: int | None = None
     over_time_limit: int = 0
     all_nodes: bool = False
+    #: Groups of the host whose users may submit; empty = all.
+    allow_groups: tuple[str, ...] = ()
+    #: "NO", "YES", "FORCE" or "EXCLUSIVE"; of the middle two `share` jobs may have a CPU at a time.
+    oversubscribe: str = "NO"
+    share: int = 1
+    exclusive_user: bool = False
+    max_cpus_per_node: int | None = None
+    #: Least loaded nodes first.
+    lln: bool = False
+    req_resv: bool = False
+    root_only: bool = False
+    disable_root_jobs: bool = False
+    #: Where a job goes that names this partition while it takes none; empty = nowhere.
+    alternate: str = ""
 
 
 class AcctRow(Record, frozen=True, kw_only=True):
