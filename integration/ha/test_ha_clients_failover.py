@@ -1,11 +1,12 @@
 """Commands while the leading controller dies, freezes or hands over."""
 
 import contextlib
-import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from matrix_kit import Held
+from testkit.relay import Relay
 
 
 def submitted(cluster: Any) -> list[str]:
@@ -114,22 +115,35 @@ def test_how_soon_commands_go_elsewhere(ha: Any) -> None:
     assert secs < usual + 8
 
 
+@pytest.fixture
+def relays() -> Iterator[list[Relay]]:
+    """Those that a test makes; all are ended."""
+    made: list[Relay] = []
+    yield made
+    for one in made:
+        one.stop()
+
+
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-def test_clients_that_wait_go_on(ha: Any, how: str) -> None:
-    """srun, salloc and sbatch --wait, each knowing only the leader's address, which they lose."""
+def test_clients_that_wait_go_on(ha: Any, relays: list[Relay], how: str) -> None:
+    """srun, salloc and sbatch --wait, each knowing only a way to the leader, which they lose."""
     cluster = ha()
     leader = cluster.leader()
-    env = cluster.only(leader)
+
+    def begin(*argv: str) -> Any:
+        relays.append(Relay(cluster.address(leader)))
+        return cluster.begin(*argv, SPUR_CONTROLLER_ADDR=relays[-1].address)
+
     gate = cluster.work / "gate"
     wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     inside = f"{wait}; unset SPUR_CONTROLLER_ADDR; srun sh -c 'exit 6'"  # a new client must know who lives
     clients = {
-        5: cluster.begin("srun", "-n2", "sh", "-c", f"{wait}; echo rank $SLURM_PROCID; exit 5", **env),
-        6: cluster.begin("salloc", "-n1", "sh", "-c", inside, **env),
-        7: cluster.begin("sbatch", "--wait", "-o", "/dev/null", "--wrap", f"{wait}; exit 7", **env),
+        5: begin("srun", "-n2", "sh", "-c", f"{wait}; echo rank $SLURM_PROCID; exit 5"),
+        6: begin("salloc", "-n1", "sh", "-c", inside),
+        7: begin("sbatch", "--wait", "-o", "/dev/null", "--wrap", f"{wait}; exit 7"),
     }
     cluster.until(lambda: cluster.ok("squeue", "-h", "-o", "%t").split() == ["R"] * 3, "all run")
-    time.sleep(2)  # who waits so long has learned who else there is
+    cluster.until(lambda: all(one.learned.is_set() for one in relays), "all know who else there is")
     (cluster.kill if how == "killed" else cluster.freeze)(leader)
     cluster.leader(other_than=leader)
     gate.touch()
