@@ -632,7 +632,7 @@ class JobKeepaliveResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CreateJobStepRequest(_message.Message):
-    __slots__ = ("job_id", "request_id", "name", "argv", "environment", "work_dir", "umask", "rlimits", "label", "num_tasks", "min_nodes", "max_nodes", "cpus_per_task", "tasks_per_node", "distribution", "exact", "overlap", "nodelist", "exclude", "relative", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "shape", "interactive", "time_limit_secs", "immediate", "wait_secs", "submit_line", "submit_host", "stdin_path", "overcommit")
+    __slots__ = ("job_id", "request_id", "name", "argv", "environment", "work_dir", "umask", "rlimits", "label", "num_tasks", "min_nodes", "max_nodes", "cpus_per_task", "tasks_per_node", "distribution", "exact", "overlap", "nodelist", "exclude", "relative", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "shape", "interactive", "time_limit_secs", "immediate", "wait_secs", "submit_line", "submit_host", "stdin_path", "overcommit", "gres_per_task")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -665,6 +665,7 @@ class CreateJobStepRequest(_message.Message):
     SUBMIT_HOST_FIELD_NUMBER: _ClassVar[int]
     STDIN_PATH_FIELD_NUMBER: _ClassVar[int]
     OVERCOMMIT_FIELD_NUMBER: _ClassVar[int]
+    GRES_PER_TASK_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     request_id: str
     name: str
@@ -697,7 +698,8 @@ class CreateJobStepRequest(_message.Message):
     submit_host: str
     stdin_path: str
     overcommit: bool
-    def __init__(self, job_id: _Optional[int] = ..., request_id: _Optional[str] = ..., name: _Optional[str] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Iterable[str]] = ..., label: bool = ..., num_tasks: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., distribution: _Optional[str] = ..., exact: bool = ..., overlap: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., relative: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., shape: _Optional[_Union[_common_pb2.StepShape, _Mapping]] = ..., interactive: bool = ..., time_limit_secs: _Optional[int] = ..., immediate: bool = ..., wait_secs: _Optional[float] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., stdin_path: _Optional[str] = ..., overcommit: bool = ...) -> None: ...
+    gres_per_task: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, job_id: _Optional[int] = ..., request_id: _Optional[str] = ..., name: _Optional[str] = ..., argv: _Optional[_Iterable[bytes]] = ..., environment: _Optional[_Iterable[bytes]] = ..., work_dir: _Optional[str] = ..., umask: _Optional[int] = ..., rlimits: _Optional[_Iterable[str]] = ..., label: bool = ..., num_tasks: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., tasks_per_node: _Optional[int] = ..., distribution: _Optional[str] = ..., exact: bool = ..., overlap: bool = ..., nodelist: _Optional[str] = ..., exclude: _Optional[str] = ..., relative: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., gres: _Optional[_Iterable[str]] = ..., shape: _Optional[_Union[_common_pb2.StepShape, _Mapping]] = ..., interactive: bool = ..., time_limit_secs: _Optional[int] = ..., immediate: bool = ..., wait_secs: _Optional[float] = ..., submit_line: _Optional[str] = ..., submit_host: _Optional[str] = ..., stdin_path: _Optional[str] = ..., overcommit: bool = ..., gres_per_task: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CreateJobStepResponse(_message.Message):
     __slots__ = ("busy", "text", "step", "nodes")
