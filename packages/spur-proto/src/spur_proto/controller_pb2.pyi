@@ -179,7 +179,7 @@ class CancelJobResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[TargetResult, _Mapping]]] = ...) -> None: ...
 
 class UpdateJobRequest(_message.Message):
-    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir", "wishes", "tasks_per_node", "deadline_at", "wckey", "stdin_path", "exclusive", "reservation", "licenses")
+    __slots__ = ("targets", "hold", "partition", "account", "qos", "comment", "name", "priority", "nice", "time_limit_secs", "time_limit_delta_secs", "dependency", "begin_at", "min_nodes", "max_nodes", "num_tasks", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "req_nodelist", "exc_nodelist", "constraint", "requeue", "array_throttle", "gres", "stdout_path", "stderr_path", "work_dir", "wishes", "tasks_per_node", "deadline_at", "wckey", "stdin_path", "exclusive", "reservation", "licenses", "site_factor")
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +216,7 @@ class UpdateJobRequest(_message.Message):
     EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_FIELD_NUMBER: _ClassVar[int]
     LICENSES_FIELD_NUMBER: _ClassVar[int]
+    SITE_FACTOR_FIELD_NUMBER: _ClassVar[int]
     targets: _containers.RepeatedCompositeFieldContainer[JobTarget]
     hold: HoldAction
     partition: str
@@ -252,7 +253,8 @@ class UpdateJobRequest(_message.Message):
     exclusive: bool
     reservation: str
     licenses: str
-    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ..., wishes: _Optional[_Union[_common_pb2.JobWishes, _Mapping]] = ..., tasks_per_node: _Optional[int] = ..., deadline_at: _Optional[float] = ..., wckey: _Optional[str] = ..., stdin_path: _Optional[str] = ..., exclusive: bool = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ...) -> None: ...
+    site_factor: int
+    def __init__(self, targets: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., hold: _Optional[_Union[HoldAction, str]] = ..., partition: _Optional[str] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., comment: _Optional[str] = ..., name: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., time_limit_secs: _Optional[int] = ..., time_limit_delta_secs: _Optional[int] = ..., dependency: _Optional[str] = ..., begin_at: _Optional[float] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., num_tasks: _Optional[int] = ..., cpus_per_task: _Optional[int] = ..., memory_per_node_mb: _Optional[int] = ..., memory_per_cpu_mb: _Optional[int] = ..., req_nodelist: _Optional[str] = ..., exc_nodelist: _Optional[str] = ..., constraint: _Optional[str] = ..., requeue: bool = ..., array_throttle: _Optional[int] = ..., gres: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., work_dir: _Optional[str] = ..., wishes: _Optional[_Union[_common_pb2.JobWishes, _Mapping]] = ..., tasks_per_node: _Optional[int] = ..., deadline_at: _Optional[float] = ..., wckey: _Optional[str] = ..., stdin_path: _Optional[str] = ..., exclusive: bool = ..., reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., site_factor: _Optional[int] = ...) -> None: ...
 
 class UpdateJobResponse(_message.Message):
     __slots__ = ("results",)
@@ -926,3 +928,84 @@ class GetLicensesResponse(_message.Message):
     licenses: _containers.RepeatedCompositeFieldContainer[_common_pb2.LicenseInfo]
     server_time: float
     def __init__(self, licenses: _Optional[_Iterable[_Union[_common_pb2.LicenseInfo, _Mapping]]] = ..., server_time: _Optional[float] = ...) -> None: ...
+
+class GetPrioritiesRequest(_message.Message):
+    __slots__ = ("job_ids", "users", "partitions", "page_token")
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    users: _containers.RepeatedScalarFieldContainer[str]
+    partitions: _containers.RepeatedScalarFieldContainer[str]
+    page_token: str
+    def __init__(self, job_ids: _Optional[_Iterable[int]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class PriorityFactors(_message.Message):
+    __slots__ = ("age", "assoc", "fairshare", "job_size", "partition", "qos", "tres")
+    class TresEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    ASSOC_FIELD_NUMBER: _ClassVar[int]
+    FAIRSHARE_FIELD_NUMBER: _ClassVar[int]
+    JOB_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    TRES_FIELD_NUMBER: _ClassVar[int]
+    age: float
+    assoc: float
+    fairshare: float
+    job_size: float
+    partition: float
+    qos: float
+    tres: _containers.ScalarMap[str, float]
+    def __init__(self, age: _Optional[float] = ..., assoc: _Optional[float] = ..., fairshare: _Optional[float] = ..., job_size: _Optional[float] = ..., partition: _Optional[float] = ..., qos: _Optional[float] = ..., tres: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class JobPriority(_message.Message):
+    __slots__ = ("job_id", "user", "uid", "account", "qos", "partition", "priority", "nice", "site_factor", "normalized", "weighted", "set_by_hand", "array_job_id")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNT_FIELD_NUMBER: _ClassVar[int]
+    QOS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    NICE_FIELD_NUMBER: _ClassVar[int]
+    SITE_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZED_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTED_FIELD_NUMBER: _ClassVar[int]
+    SET_BY_HAND_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    user: str
+    uid: int
+    account: str
+    qos: str
+    partition: str
+    priority: int
+    nice: int
+    site_factor: int
+    normalized: PriorityFactors
+    weighted: PriorityFactors
+    set_by_hand: bool
+    array_job_id: int
+    def __init__(self, job_id: _Optional[int] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., account: _Optional[str] = ..., qos: _Optional[str] = ..., partition: _Optional[str] = ..., priority: _Optional[int] = ..., nice: _Optional[int] = ..., site_factor: _Optional[int] = ..., normalized: _Optional[_Union[PriorityFactors, _Mapping]] = ..., weighted: _Optional[_Union[PriorityFactors, _Mapping]] = ..., set_by_hand: bool = ..., array_job_id: _Optional[int] = ...) -> None: ...
+
+class GetPrioritiesResponse(_message.Message):
+    __slots__ = ("jobs", "weights", "priority_type", "server_time", "next_page_token")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_TYPE_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobPriority]
+    weights: PriorityFactors
+    priority_type: str
+    server_time: float
+    next_page_token: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobPriority, _Mapping]]] = ..., weights: _Optional[_Union[PriorityFactors, _Mapping]] = ..., priority_type: _Optional[str] = ..., server_time: _Optional[float] = ..., next_page_token: _Optional[str] = ...) -> None: ...

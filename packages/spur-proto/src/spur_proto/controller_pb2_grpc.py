@@ -146,6 +146,11 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.GetLicensesRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.GetLicensesResponse.FromString,
                 _registered_method=True)
+        self.GetPriorities = channel.unary_unary(
+                '/slurm.SlurmController/GetPriorities',
+                request_serializer=spur__proto_dot_controller__pb2.GetPrioritiesRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.GetPrioritiesResponse.FromString,
+                _registered_method=True)
         self.Ping = channel.unary_unary(
                 '/slurm.SlurmController/Ping',
                 request_serializer=spur__proto_dot_controller__pb2.PingRequest.SerializeToString,
@@ -337,6 +342,13 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPriorities(self, request, context):
+        """What the priorities of pending jobs are made of.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Ping(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -502,6 +514,11 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.GetLicenses,
                     request_deserializer=spur__proto_dot_controller__pb2.GetLicensesRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.GetLicensesResponse.SerializeToString,
+            ),
+            'GetPriorities': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPriorities,
+                    request_deserializer=spur__proto_dot_controller__pb2.GetPrioritiesRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.GetPrioritiesResponse.SerializeToString,
             ),
             'Ping': grpc.unary_unary_rpc_method_handler(
                     servicer.Ping,
@@ -1140,6 +1157,33 @@ class SlurmController(object):
             '/slurm.SlurmController/GetLicenses',
             spur__proto_dot_controller__pb2.GetLicensesRequest.SerializeToString,
             spur__proto_dot_controller__pb2.GetLicensesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPriorities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/GetPriorities',
+            spur__proto_dot_controller__pb2.GetPrioritiesRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.GetPrioritiesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,7 @@ class SlurmControllerStub:
     DeleteReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]
     ListReservations: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.ListReservationsRequest, controller_pb2.ListReservationsResponse]
     GetLicenses: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetLicensesRequest, controller_pb2.GetLicensesResponse]
+    GetPriorities: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPrioritiesRequest, controller_pb2.GetPrioritiesResponse]
     Ping: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]
     Takeover: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]
     RegisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]
@@ -68,6 +69,7 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     DeleteReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]  # type: ignore[assignment]
     ListReservations: grpc.UnaryUnaryMultiCallable[controller_pb2.ListReservationsRequest, controller_pb2.ListReservationsResponse]  # type: ignore[assignment]
     GetLicenses: grpc.UnaryUnaryMultiCallable[controller_pb2.GetLicensesRequest, controller_pb2.GetLicensesResponse]  # type: ignore[assignment]
+    GetPriorities: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPrioritiesRequest, controller_pb2.GetPrioritiesResponse]  # type: ignore[assignment]
     Ping: grpc.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]  # type: ignore[assignment]
     Takeover: grpc.UnaryUnaryMultiCallable[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]  # type: ignore[assignment]
     RegisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]  # type: ignore[assignment]
@@ -100,6 +102,7 @@ class SlurmControllerServicer:
     def DeleteReservation(self, request: controller_pb2.DeleteReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]) -> Awaitable[controller_pb2.DeleteReservationResponse]: ...
     def ListReservations(self, request: controller_pb2.ListReservationsRequest, context: grpc.aio.ServicerContext[controller_pb2.ListReservationsRequest, controller_pb2.ListReservationsResponse]) -> Awaitable[controller_pb2.ListReservationsResponse]: ...
     def GetLicenses(self, request: controller_pb2.GetLicensesRequest, context: grpc.aio.ServicerContext[controller_pb2.GetLicensesRequest, controller_pb2.GetLicensesResponse]) -> Awaitable[controller_pb2.GetLicensesResponse]: ...
+    def GetPriorities(self, request: controller_pb2.GetPrioritiesRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPrioritiesRequest, controller_pb2.GetPrioritiesResponse]) -> Awaitable[controller_pb2.GetPrioritiesResponse]: ...
     def Ping(self, request: controller_pb2.PingRequest, context: grpc.aio.ServicerContext[controller_pb2.PingRequest, controller_pb2.PingResponse]) -> Awaitable[controller_pb2.PingResponse]: ...
     def Takeover(self, request: controller_pb2.TakeoverRequest, context: grpc.aio.ServicerContext[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]) -> Awaitable[controller_pb2.TakeoverResponse]: ...
     def RegisterAgent(self, request: controller_pb2.RegisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]) -> Awaitable[controller_pb2.RegisterAgentResponse]: ...
