@@ -108,16 +108,20 @@ def test_a_change_has_one_id_wherever_it_is_sent(cli, group, names, refuse):
 def test_a_submission_that_was_cut_off_is_sent_again_with_its_id(cli, group, names):
     """The first controller dies with the request in its hands."""
     first, second = group
-    died = threading.Event()
+    died, taken = threading.Event(), threading.Event()
 
     def dies(request):
         died.set()
         threading.Thread(target=first.stop).start()
-        time.sleep(1)  # its answer comes after its connections are gone
+        taken.wait(20)  # its answer comes after its connections are gone
         return pb.SubmitJobResponse(job_id=1)
 
+    def takes(request):
+        taken.set()
+        return pb.SubmitJobResponse(job_id=2)
+
     first.answers["SubmitJob"] = dies
-    second.answers["SubmitJob"] = pb.SubmitJobResponse(job_id=2)
+    second.answers["SubmitJob"] = takes
     assert cli("sbatch", "--wrap", "x", env=names).out == "Submitted batch job 2\n"
     assert died.is_set()
     ids = {request.request_id for one in group for _, request, _ in one.requests}

@@ -238,12 +238,12 @@ async def test_without_a_majority_nothing_is_answered(group) -> None:
     assert leader.seconds_since_leader() > 0.5
 
 
-async def test_a_follower_alone_waits_and_then_goes_on(group) -> None:
+async def test_a_follower_alone_waits_and_then_goes_on(group, until) -> None:
     await group.start(1)
     node = group.nodes[1]
     waiting = asyncio.ensure_future(node.propose(b"patient", soon(20)))
     reading = asyncio.ensure_future(node.read_barrier(soon(20)))
-    await asyncio.sleep(0.2)
+    await until(lambda: node.metrics().role == "precandidate")
     assert not waiting.done()
     await group.start(2)
     await waiting
@@ -316,7 +316,7 @@ async def test_a_leader_that_stops_leaves_forwarded_commands_unknown_or_done(gro
             assert applied.count(cmd) <= (0 if isinstance(outcome, Dropped) else 1)
 
 
-async def test_a_member_of_another_cluster_is_left_alone(group, caplog) -> None:
+async def test_a_member_of_another_cluster_is_left_alone(group, until, caplog) -> None:
     await group.start(1, 2)
     leader = await group.leader()
     folder = group.state_dir(3)
@@ -324,7 +324,8 @@ async def test_a_member_of_another_cluster_is_left_alone(group, caplog) -> None:
         (folder / "raft" / "meta").read_text().replace(group.cluster_id, "0" * 32)
     )
     await group.start(3)
-    await asyncio.sleep(2.5)
+    await until(lambda: group.nodes[3].metrics().role == "precandidate")
+    await until(lambda: "belongs to cluster" in caplog.text)
     assert group.nodes[3].leader() is None
     assert group.nodes[3].applied == 0
     assert f"belongs to cluster {'0' * 32}, this is {group.cluster_id}" in caplog.text

@@ -141,7 +141,7 @@ async def test_one_node_of_two_fails_and_the_other_is_cleaned_up(cluster):
     assert one.cancels[0].grace_secs == 0
 
 
-async def test_an_agent_that_is_gone_is_asked_until_it_answers(cluster):
+async def test_an_agent_that_is_gone_is_asked_until_it_answers(cluster, caplog):
     """Its run may have begun, so nothing is undone before it says that there is none.
 
     A launch that never left is then sent again, as the same attempt.
@@ -149,7 +149,12 @@ async def test_an_agent_that_is_gone_is_asked_until_it_answers(cluster):
     agent = await cluster.add_agent("n1")
     await agent.stop()
     job = await cluster.submit()
-    await asyncio.sleep(0.3)
+    for _ in range(2000):
+        if f"probe_waits job={job} node=n1" in caplog.text:
+            break
+        await asyncio.sleep(0.005)
+    else:
+        raise AssertionError("it was never asked")
     assert cluster.state.jobs[job].state is JobState.CONFIGURING
     assert cluster.state.use["n1"].jobs == {job}
     await agent.start()

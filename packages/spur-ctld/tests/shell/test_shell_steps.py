@@ -163,7 +163,7 @@ async def test_a_script_may_make_a_step_before_its_last_node_has_confirmed(clust
     job = await cluster.submit(min_nodes=2)
     await reach(lambda: one.held)
     asked = asyncio.create_task(cluster.step(job))
-    await asyncio.sleep(0.05)
+    await reach(lambda: job in cluster.controller.ledger._waiters, "the step waits for a change of its job")
     assert not asked.done()
     two.gate.set()
     assert (await asked).step.rid.step_id == 0
@@ -355,14 +355,19 @@ async def test_watching(cluster):
     job = await cluster.alloc()
     await cluster.step(job)
 
+    watched = set()
+
     async def watch(step_id, attempt=0):
         rid = common_pb2.RuntimeId(job_id=job, run_attempt=attempt, step_id=step_id)
-        stream = cluster.stub.WatchStep(pb.WatchStepRequest(rid=rid), metadata=cluster.user())
-        return [answer async for answer in stream]
+        answers = []
+        async for answer in cluster.stub.WatchStep(pb.WatchStepRequest(rid=rid), metadata=cluster.user()):
+            answers.append(answer)
+            watched.add(step_id)
+        return answers
 
     step = asyncio.create_task(watch(0))
     extern = asyncio.create_task(watch(STEP_EXTERN))
-    await asyncio.sleep(0.05)
+    await reach(lambda: len(watched) == 2, "both see how their step is")
     assert not await cluster.cancel(job, step_id=0, signal=12)
     await cluster.report(one, job, step_id=0, code=3)
     seen = await asyncio.wait_for(step, 10)
