@@ -132,7 +132,9 @@ class Controller:
 
     def _make_office(self, term: int) -> Office:
         grace = 0.0 if self._alone else _FIND_LEADER_SECS
-        return Office(self.site, self._config, term, self._credentials, self._history, grace)
+        return Office(
+            self.site, self._config, term, self._credentials, self._history, self.node.members, grace
+        )
 
     def _office_changed(self) -> None:
         self.router.open = self.leadership.open

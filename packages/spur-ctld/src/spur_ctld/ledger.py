@@ -13,14 +13,14 @@ from typing import Final, Protocol
 import msgspec
 
 from spur_core import faults
-from spur_core.errors import StateError
+from spur_core.errors import StateError, WrongState
 from spur_ctld.api.grpc_errors import Refused
 from spur_ctld.replication.errors import NotLeader, Unknown
-from spur_ctld.state import codec
+from spur_ctld.state import codec, versions
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import Event, JobChanged, StateReplaced
 from spur_ctld.state.invariants import check
-from spur_ctld.state.ops import AnyOp, OpResult
+from spur_ctld.state.ops import AnyOp, Op, OpResult, RaiseCommandVersion
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +30,18 @@ COMMIT_SECS: Final = 30.0
 AFTERMATH_SECS: Final = 2.0
 
 Listener = Callable[[Sequence[Event]], None]
+
+
+class NotYet(WrongState):
+    """The operation is newer than what some member of the group can apply; nothing was proposed."""
+
+    code = "not_yet"
+
+    def __init__(self, needed: int, used: int) -> None:
+        super().__init__(
+            "this waits until every controller runs a release that knows it"
+            f" (command version {needed}, the controllers use {used}); `scontrol ping` shows for whom"
+        )
 
 
 class Proposer(Protocol):
@@ -72,11 +84,13 @@ class Ledger:
 
         Raises:
             Refused: apply refused it; nothing changed.
+            NotYet: not every controller understands it.
             BusyError: it was not, or perhaps not, executed; try again.
         """
         if not self._leads:
             raise NotLeader
         name = type(op).__name__
+        op = self._held_back(op)
         faults.before(name)
         if op.at < (latest := self.state.time):
             # An earlier leader's clock is ahead of this one's.
@@ -96,6 +110,22 @@ class Ledger:
         if result.refusal is not None:
             raise Refused(result.refusal.code, result.refusal.text)
         return result
+
+    def takes(self, kind: type[Op]) -> bool:
+        """Whether such operations can be committed now: every controller knows them."""
+        return versions.usable(kind, self.state.command_version)
+
+    def _held_back(self, op: AnyOp) -> AnyOp:
+        """Raises NotYet when `op` is newer than what the group uses; some go without what is newer."""
+        used = self.state.command_version
+        if used >= versions.COMMAND_VERSION or isinstance(op, RaiseCommandVersion):
+            return op
+        if isinstance(op, versions.FITTED):
+            return versions.fitted(op, used)
+        needed = versions.needed(op)
+        if needed > used:
+            raise NotYet(needed, used)
+        return op
 
     async def confirm(self) -> None:
         """Return when the local state shows everything that was acknowledged before the call, by whomever.

@@ -10,15 +10,12 @@ from spur_core.config.model import Config
 from spur_core.errors import ConfigError
 from spur_ctld import __version__
 from spur_ctld.replication import certs
-from spur_ctld.replication.api import StateMachine
 from spur_ctld.replication.meta import Member
 from spur_ctld.replication.node import Node
 from spur_ctld.replication.tls import read_tls
 from spur_ctld.replication.transport import Transport
-from spur_ctld.state import codec
-
-#: Newest version of the operations that this release applies.
-COMMAND_VERSION = 3
+from spur_ctld.state import versions
+from spur_ctld.state.log_machine import LogMachine
 
 
 def problems(config: Config, member_id: int, state_dir: Path) -> list[str]:
@@ -33,7 +30,7 @@ def problems(config: Config, member_id: int, state_dir: Path) -> list[str]:
 
 
 def build_node(
-    config: Config, state_dir: Path, machine: StateMachine, fatal: Callable[[BaseException], None]
+    config: Config, state_dir: Path, machine: LogMachine, fatal: Callable[[BaseException], None]
 ) -> tuple[int, Node]:
     """(id of this controller, its replication node); one that is alone opens no port for it.
 
@@ -46,7 +43,7 @@ def build_node(
     if len(members) == 1:
         # An address in the list of peers is for others, of whom there are none.
         return own, Node(
-            state_dir, machine, fatal=fatal, version=__version__, command_version=COMMAND_VERSION
+            state_dir, machine, fatal=fatal, version=__version__, command_version=versions.known()
         )
     found_problems = problems(config, own, state_dir)
     if found_problems:
@@ -60,7 +57,7 @@ def build_node(
         members=members,
         transport=Transport(config.controller.raft_listen_addr, read_tls(tls)),
         cluster_id=certs.cluster_id(tls / certs.CA_CERT),
-        command_version=COMMAND_VERSION,
+        command_version=versions.known(),
         version=__version__,
-        check=codec.decode_op,
+        check=machine.check,
     )

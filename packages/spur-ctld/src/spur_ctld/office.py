@@ -8,7 +8,7 @@ step, cohorts, the writer of accounting rows, and the connections to agents, whi
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from spur_core.config.model import Config
@@ -22,11 +22,14 @@ from spur_ctld.dispatch.suspending import Suspender
 from spur_ctld.effects import Effects
 from spur_ctld.node_memory import NodeMemory
 from spur_ctld.recovery.service import Recovery
+from spur_ctld.replication.api import MemberView
 from spur_ctld.scheduling.loop import SchedulerLoop
 from spur_ctld.scheduling.snapshot import SnapshotBuilder
 from spur_ctld.settings import configure_op, differs
 from spur_ctld.site import Site
+from spur_ctld.state import versions
 from spur_ctld.timers.loop import Timers
+from spur_ctld.upgrade import Upgrade
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +43,7 @@ class Office:
     Args:
         term: the term in which this controller leads.
         history: the accounting writer; it writes only between `open` and `close`.
+        members: the controllers of the group as they are now.
         grace_secs: the least time that nodes get to find a new leader.
     """
 
@@ -50,6 +54,7 @@ class Office:
         term: int,
         credentials: Credentials,
         history: History | None,
+        members: Callable[[], Sequence[MemberView]],
         grace_secs: float = 0.0,
     ) -> None:
         self.term = term
@@ -75,6 +80,7 @@ class Office:
         self.timers = Timers(site)
         grew: Callable[[], None] = history.notify if history is not None else _nothing
         self.effects = Effects(ledger, self.launcher, self.fencer, self.steps, self.suspender, grew)
+        self.upgrade = Upgrade(ledger, members, clock, self._raised)
 
     def _cool(self, node: str) -> None:
         seconds = self._site.settings.cooldown_secs
@@ -89,10 +95,9 @@ class Office:
             SpurError: the configuration could not be recorded.
         """
         site = self._site
-        op = configure_op(self._config, site.ledger.state.nodes, site.clock())
-        if differs(op, site.ledger.state):
-            await site.ledger.commit(op)
-            log.info("configured partitions=%d nodes=%d", len(op.partitions), len(op.nodes))
+        if await self.upgrade.look():
+            self.memory.ask_again(site.ledger.state.nodes)
+        await self._configure()
         if self._history is not None and not self._over:
             await self._history.start()
         if self._over:
@@ -103,7 +108,21 @@ class Office:
         self.effects.start()
         self.timers.start()
         self.scheduler.start()
+        self.upgrade.start()
         self.ready = True
+
+    async def _configure(self) -> None:
+        site = self._site
+        state = site.ledger.state
+        op = configure_op(self._config, state.nodes, site.clock())
+        if differs(versions.fitted(op, state.command_version), state):
+            await site.ledger.commit(op)
+            log.info("configured partitions=%d nodes=%d", len(op.partitions), len(op.nodes))
+
+    async def _raised(self) -> None:
+        """Every controller knows more than when the term began: nodes and configuration are told in full."""
+        self.memory.ask_again(self._site.ledger.state.nodes)
+        await self._configure()
 
     def leave(self) -> None:
         """At once: this controller leads no longer, no order leaves from here any more."""
@@ -115,6 +134,7 @@ class Office:
     async def close(self) -> None:
         """End everything; what was under way is taken up by the next leader."""
         self.leave()
+        await self.upgrade.stop()
         await self.scheduler.stop()
         await self.timers.stop()
         await self.recovery.stop()

@@ -146,6 +146,7 @@ class MemberView(msgspec.Struct, frozen=True):
         match: index up to which its log is known to equal the leader's; known on the leader only.
         command_version: newest version of commands that it can apply; 0 = unknown.
         version: of its program; empty = unknown.
+        present: it is there now, so what it said of itself is so; True for oneself.
     """
 
     id: int
@@ -156,6 +157,7 @@ class MemberView(msgspec.Struct, frozen=True):
     command_version: int
     version: str
     is_leader: bool
+    present: bool = False
 
 
 class Replicator(Protocol):

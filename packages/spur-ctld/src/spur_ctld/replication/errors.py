@@ -46,6 +46,20 @@ class Unknown(BusyError):
     code = "unknown_outcome"
 
 
+class TooNew(StateError):
+    """The log or a snapshot holds what only a newer release understands.
+
+    Nothing of it was skipped: the newer release goes on where this one stopped.
+    """
+
+    code = "too_new"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: install the newer release on this host and start it again, nothing is lost"
+        )
+
+
 class CorruptLog(StateError):
     """The log holds something that no crash explains.  The text names file and byte offset."""
 

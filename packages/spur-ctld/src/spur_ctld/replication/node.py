@@ -374,6 +374,7 @@ class Node:
             command_version=self._command_version if own else greeting.command_version if greeting else 0,
             version=self._version if own else greeting.version if greeting else "",
             is_leader=member.id == core.leader,
+            present=own or (transport is not None and transport.present(member.id)),
         )
 
     def _member(self, id: int) -> Member:

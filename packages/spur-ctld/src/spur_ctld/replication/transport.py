@@ -5,6 +5,7 @@ reason that names it; the protocol copes with what is lost.
 """
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, NoReturn, Protocol
 
@@ -71,6 +72,7 @@ class Transport:
         self._server: aio.Server | None = None
         self._peers: dict[int, Peer] = {}
         self._heard: dict[int, pb.Hello] = {}
+        self._open: Counter[int] = Counter()
         #: HOST:PORT with the real port, once started.
         self.address = ""
 
@@ -89,7 +91,7 @@ class Transport:
             ("grpc.http2.max_ping_strikes", 0),
         )
         self._server = aio.server(options=options)
-        service = _Service(identity, members, receiver, self._limits, self._heard)
+        service = _Service(identity, members, receiver, self._limits, self._heard, self._open)
         add_RaftInternalServicer_to_server(service, self._server)
         host, _ = split_address(self._listen)
         target = self._listen if host else "[::]" + self._listen
@@ -136,6 +138,10 @@ class Transport:
         """How `member` presented itself last."""
         return self._heard.get(member)
 
+    def present(self, member: int) -> bool:
+        """The stream from `member` is open, so it is still as it presented itself."""
+        return self._open.get(member, 0) > 0
+
     @property
     def dropped(self) -> int:
         """Messages dropped since the start."""
@@ -152,12 +158,14 @@ class _Service(RaftInternalServicer):
         receiver: Receiver,
         limits: Limits,
         heard: dict[int, pb.Hello],
+        open_: Counter[int],
     ) -> None:
         self._identity = identity
         self._members = members
         self._receiver = receiver
         self._limits = limits
         self._heard = heard
+        self._open = open_
         self._complaints: dict[str, str] = {}
 
     async def Messages(
@@ -165,20 +173,30 @@ class _Service(RaftInternalServicer):
         request_iterator: AsyncIterator[pb.Frame],
         context: "aio.ServicerContext[pb.Frame, pb.MessagesEnd]",
     ) -> pb.MessagesEnd:
-        member: Member | None = None
-        async for frame in request_iterator:
-            if member is None:
-                member = await self._greet(context, frame.hello)
+        async for first in request_iterator:
+            member = await self._greet(context, first.hello)
+            self._open[member.id] += 1
+            try:
                 # The caller waits for this.
                 await context.send_initial_metadata(())
-                continue
+                await self._take(request_iterator, context, member)
+            finally:
+                self._open[member.id] -= 1
+        return pb.MessagesEnd()
+
+    async def _take(
+        self,
+        frames: AsyncIterator[pb.Frame],
+        context: "aio.ServicerContext[pb.Frame, pb.MessagesEnd]",
+        member: Member,
+    ) -> None:
+        async for frame in frames:
             data = frame.messages
             try:
                 messages = wire.decode(data, member.id, self._identity.id, self._limits.command_bytes)
             except wire.BadFrame as error:
                 await self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
             await self._receiver.deliver(messages, len(data))
-        return pb.MessagesEnd()
 
     async def Snapshot(
         self,

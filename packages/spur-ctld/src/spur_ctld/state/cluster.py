@@ -7,7 +7,7 @@ the dictionaries of jobs.  Indexes are derived: a restored state rebuilds them.
 from collections.abc import Iterable
 
 from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
-from spur_ctld.state import answers
+from spur_ctld.state import answers, versions
 from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
 from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice, StepAcct
 
@@ -65,6 +65,8 @@ class ClusterState:
         self.applied = 0
         #: The latest instant that any entry was stamped with; leaders with slower clocks do not go behind it.
         self.time = 0.0
+        #: The version of operations that the group uses: every member applies it.
+        self.command_version = versions.FIRST
         # Derived.
         self.pending: set[int] = set()
         self.active: set[int] = set()

@@ -7,11 +7,14 @@ from typing import Any
 import msgspec
 
 from spur_core.errors import StateError
-from spur_ctld.state import ops
+from spur_ctld.replication.errors import TooNew
+from spur_ctld.state import ops, versions
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, StepAcct
 
-#: Version of the snapshot's layout; a higher one is refused by name.  2: steps, and their rows.
+#: Version of the snapshot's layout; a higher one is refused by name.  2: steps, and their rows.  A leader
+#: sends its snapshots to members of the release before, so a layout that those cannot read has to wait, as
+#: operations do, for `ClusterState.command_version`.
 SNAPSHOT_FORMAT = 2
 #: Records of one chunk at most.
 CHUNK = 512
@@ -30,6 +33,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     acct_seq: int
     settings: Settings
     time: float = 0.0
+    command_version: int = versions.FIRST
 
 
 class Jobs(msgspec.Struct, frozen=True, tag="jobs"):
@@ -65,11 +69,11 @@ def encode_op(op: "ops.AnyOp") -> bytes:
 
 
 def decode_op(raw: bytes) -> "ops.AnyOp":
-    """Raises StateError when the log holds an operation that this release does not know."""
+    """Raises TooNew when the log holds an operation that this release does not know."""
     try:
         return _op_decoder.decode(raw)
     except msgspec.MsgspecError as error:
-        raise StateError(f"the log holds an operation this release does not know: {error}") from None
+        raise TooNew(f"an operation is unknown to this release ({error})") from None
 
 
 def encode_result(result: "ops.AnyResult") -> bytes:
@@ -113,7 +117,8 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
     """The state that `freeze` wrote.
 
     Raises:
-        StateError: a chunk of a newer format, or one that is none.
+        TooNew: a state of a newer release.
+        StateError: a chunk that is none.
     """
     state = ClusterState()
     for raw in chunks:
@@ -123,9 +128,15 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
             raise StateError(f"the snapshot does not decode: {error}") from None
         if isinstance(chunk, Head):
             if chunk.format > SNAPSHOT_FORMAT:
-                raise StateError(
+                raise TooNew(
                     f"the snapshot has format {chunk.format}, this release knows up to {SNAPSHOT_FORMAT}"
                 )
+            if chunk.command_version > versions.known():
+                raise TooNew(
+                    f"the group uses command version {chunk.command_version}, this release knows up to"
+                    f" {versions.known()}"
+                )
+            state.command_version = chunk.command_version
             state.applied = chunk.applied
             state.next_job_id = chunk.next_job_id
             state.acct_seq = chunk.acct_seq
@@ -155,7 +166,15 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
 
 
 def _head(state: ClusterState) -> Head:
-    return Head(SNAPSHOT_FORMAT, state.applied, state.next_job_id, state.acct_seq, state.settings, state.time)
+    return Head(
+        SNAPSHOT_FORMAT,
+        state.applied,
+        state.next_job_id,
+        state.acct_seq,
+        state.settings,
+        state.time,
+        state.command_version,
+    )
 
 
 def digest(state: ClusterState) -> str:

@@ -54,6 +54,12 @@ class SuspendRequested(NamedTuple):
     attempt: int
 
 
+class VersionRaised(NamedTuple):
+    """The group uses newer operations from now on."""
+
+    to: int
+
+
 class RoomFreed(NamedTuple):
     """Resources came free on these nodes: the scheduler looks."""
 
@@ -86,6 +92,7 @@ Event = (
     | JobEnded
     | StepChanged
     | SuspendRequested
+    | VersionRaised
     | RoomFreed
     | NodeChanged
     | OutboxGrew

@@ -30,6 +30,7 @@ class FrozenState(Iterator[bytes]):
         still.acct_seq = state.acct_seq
         still.applied = state.applied
         still.time = state.time
+        still.command_version = state.command_version
         self._still = still
         self._chunks: Iterator[bytes] | None = None
 
@@ -49,7 +50,12 @@ class FrozenState(Iterator[bytes]):
         still = self._still
         # `apply` never looks at the time, and a refused operation changes nothing else.
         head = codec.Head(
-            codec.SNAPSHOT_FORMAT, still.applied, still.next_job_id, still.acct_seq, still.settings
+            codec.SNAPSHOT_FORMAT,
+            still.applied,
+            still.next_job_id,
+            still.acct_seq,
+            still.settings,
+            command_version=still.command_version,
         )
         found.update(_encoder.encode(head))
         tables: list[dict[Any, Any]] = [

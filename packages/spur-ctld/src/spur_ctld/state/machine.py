@@ -25,7 +25,7 @@ from spur_ctld.state import (
 )
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.endings import finish
-from spur_ctld.state.events import Event, JobChanged
+from spur_ctld.state.events import Event, JobChanged, VersionRaised
 from spur_ctld.state.records import Job
 
 __all__ = ["ClusterState", "apply"]
@@ -102,6 +102,14 @@ def _purge(state: ClusterState, op: ops.Purge) -> ops.Done:
     return ops.Done()
 
 
+def _raise_version(state: ClusterState, op: ops.RaiseCommandVersion) -> ops.Done:
+    """Never back: two leaders may have proposed it."""
+    if op.to > state.command_version:
+        state.command_version = op.to
+        state.emit(VersionRaised(op.to))
+    return ops.Done()
+
+
 def _over(job: Job) -> bool:
     return job.state in TERMINAL_STATES
 
@@ -138,4 +146,5 @@ _APPLY: dict[type, Callable[[ClusterState, Any], Any]] = {
     ops.NodeUpdate: apply_nodes.update,
     ops.OutboxAck: _outbox_ack,
     ops.Purge: _purge,
+    ops.RaiseCommandVersion: _raise_version,
 }

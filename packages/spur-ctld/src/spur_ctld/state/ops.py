@@ -4,6 +4,9 @@ Each is a tagged struct: the tag is its wire name and never changes; fields are 
 a default.  An operation carries everything `apply` needs (time, ids of callers); apply looks at nothing
 else.  An operation whose precondition fails at apply is a no-op with a refusal as its result, the same
 on every replica.
+
+Members of a group may be of several releases: whoever adds an operation or a field follows the four rules at
+the head of `spur_ctld.state.versions`.
 """
 
 import msgspec
@@ -362,6 +365,12 @@ class Purge(Op, frozen=True, kw_only=True, tag="purge"):
     answers_before: float
 
 
+class RaiseCommandVersion(Op, frozen=True, kw_only=True, tag="raise_command_version"):
+    """Every member of the group applies operations up to version `to`; they may enter the log from now on."""
+
+    to: int
+
+
 AnyOp = (
     Configure
     | Submit
@@ -394,6 +403,7 @@ AnyOp = (
     | NodeUpdate
     | OutboxAck
     | Purge
+    | RaiseCommandVersion
 )
 
 
