@@ -49,6 +49,7 @@ OWN = {
     "exec": "spur_cli.step.exec_command",
     "token": "spur_cli.keys",
     "keygen": "spur_cli.keys",
+    "simulate": "spur_cli.simulate",
 }
 #: Verbs of later releases.
 LATER = ("net", "node", "k8s", "image", "self-update", "update")
@@ -60,6 +61,7 @@ Jobs:      submit (sbatch)   run (srun)        alloc (salloc)   queue (squeue)
            cancel (scancel)  history (sacct)   nodes (sinfo)    show, control (scontrol)
            attach (sattach)  exec JOB COMMAND
 Cluster:   up, down, restart and demo: a cluster on this machine
+           simulate TRACE: replay a recorded workload with the scheduler
 Keys:      keygen [FILE]     token user|node
 Other:     version           help              every Slurm name
 
