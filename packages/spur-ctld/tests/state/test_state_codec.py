@@ -102,6 +102,11 @@ def story():
         ops.Suspend(at=8.8, targets=(ops.Target(job_id=3),), who=ROOT),
         ops.SuspendTold(at=8.85, job_id=3, attempt=1, nodes=("n1",), suspended=True),
         ops.Suspend(at=8.9, targets=(ops.Target(job_id=3),), who=ROOT, resume=True),
+        ops.Preempt(at=8.91, job_id=3, attempt=1, by=2, mode="suspend"),
+        ops.SuspendTold(at=8.92, job_id=3, attempt=1, nodes=("n1",), suspended=True),
+        ops.Preempt(at=8.93, job_id=3, attempt=1, by=2, mode="resume"),
+        ops.Preempt(at=8.94, job_id=3, attempt=1, by=2, mode="cancel", grace_secs=60),
+        ops.PreemptTold(at=8.945, job_id=3, attempt=1, nodes=("n1",)),
         ops.Submit(at=8.95, request=msgspec.structs.replace(request, alloc_only=True, script=b"")),
         ops.DispatchBegin(
             at=8.96,

@@ -273,6 +273,38 @@ def make_machine(sim_class):
                     )
                 )
 
+        @precondition(has(JobState.RUNNING, JobState.SUSPENDED))
+        @rule(
+            data=st.data(),
+            mode=st.sampled_from(["cancel", "requeue", "suspend", "suspend", "resume"]),
+            grace=st.sampled_from([0, 0, 3]),
+        )
+        def preempt(self, data, mode, grace):
+            job = self.pick(data, {JobState.RUNNING, JobState.SUSPENDED})
+            attempt = self.attempt_near(data, job)
+            done = self.sim.do(
+                ops.Preempt(at=0, job_id=job.job_id, attempt=attempt, by=99, mode=mode, grace_secs=grace)
+            )
+            assert attempt == job.run_attempt or done.refusal is not None
+            self.watch()
+            job = self.sim.job(job.job_id)
+            if job.untold and data.draw(st.booleans()):
+                self.sim.do(
+                    ops.SuspendTold(
+                        at=0,
+                        job_id=job.job_id,
+                        attempt=job.run_attempt,
+                        nodes=job.untold,
+                        suspended=job.state is JobState.SUSPENDED,
+                    )
+                )
+            if job.push is not None and job.push.unwarned:
+                self.sim.do(
+                    ops.PreemptTold(
+                        at=0, job_id=job.job_id, attempt=job.run_attempt, nodes=job.push.unwarned[:1]
+                    )
+                )
+
         @precondition(lambda self: any(j.request.alloc_only for j in self.sim.state.jobs.values()))
         @rule(data=st.data(), who=WHO)
         def done_with_it(self, data, who):

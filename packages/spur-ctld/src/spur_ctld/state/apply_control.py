@@ -9,6 +9,7 @@ from spur_core import reasons
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobEvent, JobState, next_job_state
 from spur_ctld.state.accounting_rows import put_job_row
 from spur_ctld.state.apply_fence import live_nodes
+from spur_ctld.state.apply_reservations import released
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.endings import (
     begin_fence,
@@ -135,7 +136,7 @@ def hold(state: ClusterState, op: Hold) -> TargetsResult:
         _put_pending(
             state,
             msgspec.structs.replace(
-                job,
+                released(state, job),
                 reason=reasons.NONE,
                 desc="",
                 priority=job.prior_priority or state.settings.default_priority,
@@ -339,6 +340,8 @@ def suspend(state: ClusterState, op: Suspend) -> TargetsResult:
             return ALREADY_DONE
         if op.resume and job.state is not JobState.SUSPENDED:
             return Refusal("wrong_state", "Job is not suspended")
+        if op.resume and job.push is not None and job.push.mode == "suspend":
+            return Refusal("wrong_state", f"Job is suspended for job {job.push.by}; it goes on by itself")
         if not op.resume and job.state is not JobState.RUNNING:
             return Refusal("wrong_state", "Job is not running")
         if not op.resume and job.time_signalled_at is not None:

@@ -85,7 +85,11 @@ def suspend_told(state: ClusterState, op: SuspendTold) -> Done:
     left = tuple(name for name in job.untold if name not in op.nodes)
     if op.suspended != (job.state is JobState.SUSPENDED) or left == job.untold:
         return Done(refusal=Refusal("wrong_state", "the job was suspended or resumed again meanwhile"))
-    state.put_job(msgspec.structs.replace(job, untold=left))
+    push = job.push
+    if push is not None and push.mode == "suspend" and not left:
+        # Nothing of it runs any more: from now on others may have its CPUs.
+        push = msgspec.structs.replace(push, lent=True)
+    state.put_job(msgspec.structs.replace(job, untold=left, push=push))
     state.emit(JobChanged(op.job_id))
     return Done()
 

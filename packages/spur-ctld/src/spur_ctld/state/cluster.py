@@ -6,6 +6,8 @@ the dictionaries of jobs.  Indexes are derived: a restored state rebuilds them.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
 from spur_ctld.state import answers, versions
 from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
@@ -138,7 +140,8 @@ class ClusterState:
             self.use_of(part.node).add(old.job_id, part, -1)
         if freed:
             kept = {part.node for part in holding(new)} if new is not None else set()
-            gone = tuple(part.node for part in freed if part.node not in kept)
+            lent = new is not None and is_lent(new) and not is_lent(old)
+            gone = tuple(part.node for part in freed if lent or part.node not in kept)
             if gone:
                 self.emit(RoomFreed(gone))
 
@@ -233,7 +236,15 @@ def holding(job: Job) -> tuple[Slice, ...]:
     if job.state not in ACTIVE_STATES or not job.held:
         return ()
     held = set(job.held)
-    return tuple(part for part in job.slices if part.node in held)
+    parts = tuple(part for part in job.slices if part.node in held)
+    if is_lent(job):
+        return tuple(msgspec.structs.replace(part, cpus=0) for part in parts)
+    return parts
+
+
+def is_lent(job: Job) -> bool:
+    """Whether others may use the CPUs of the attempt, which is stopped."""
+    return job.push is not None and job.push.lent
 
 
 def _same_holding(old: Job, new: Job) -> bool:
@@ -241,6 +252,7 @@ def _same_holding(old: Job, new: Job) -> bool:
         old.held == new.held
         and old.slices is new.slices
         and (old.state in ACTIVE_STATES) == (new.state in ACTIVE_STATES)
+        and is_lent(old) == is_lent(new)
     )
 
 

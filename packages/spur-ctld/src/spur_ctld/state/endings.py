@@ -17,6 +17,8 @@ OOM_EXIT = Exit(signal=125)
 #: A job whose supervisors were lost this often is parked.
 MAX_RECOVERY_FENCES = 5
 _DAY = 86400
+#: How history shows a run that ended because the job went back to the queue, if not as REQUEUED.
+_RECORDED = {"node_fail": JobState.NODE_FAIL, "preempted": JobState.PREEMPTED}
 
 
 def finish(
@@ -130,6 +132,7 @@ def apply_outcome(state: ClusterState, job: Job, at: float) -> None:
         JobState.TIMEOUT: Exit(),
         JobState.NODE_FAIL: NODE_FAIL_EXIT,
         JobState.FAILED: LAUNCH_EXIT,
+        JobState.PREEMPTED: Exit(),
     }
     finish(
         state,
@@ -150,7 +153,7 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
     if job.state in TERMINAL_STATES:
         pass  # its row tells how it ended already
     elif ran:
-        record_as = JobState.NODE_FAIL if fence.why == "node_fail" else JobState.REQUEUED
+        record_as = _RECORDED.get(fence.why, JobState.REQUEUED)
         put_job_row(state, job, final=record_as, end_at=end_of_run(job, at))
     else:
         drop_job_row(state, job)
@@ -197,6 +200,9 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         interactive_used=False,
         untold=(),
         client_seen=False,
+        reservation="",
+        licenses=(),
+        push=None,
         launch_failures=failures,
         recovery_fences=recoveries,
         restarts=job.restarts + (1 if ran or fence.may_have_run else 0),

@@ -54,6 +54,13 @@ class SuspendRequested(NamedTuple):
     attempt: int
 
 
+class PreemptRequested(NamedTuple):
+    """Processes of the attempt are to be told that they are preempted."""
+
+    job_id: int
+    attempt: int
+
+
 class VersionRaised(NamedTuple):
     """The group uses newer operations from now on."""
 
@@ -92,6 +99,7 @@ Event = (
     | JobEnded
     | StepChanged
     | SuspendRequested
+    | PreemptRequested
     | VersionRaised
     | RoomFreed
     | NodeChanged

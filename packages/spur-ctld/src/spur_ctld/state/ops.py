@@ -279,6 +279,29 @@ class SuspendTold(Op, frozen=True, kw_only=True, tag="suspend_told"):
     suspended: bool
 
 
+class Preempt(Op, frozen=True, kw_only=True, tag="preempt"):
+    """Make room of an attempt for job `by`, as told; refused unless exactly that attempt runs.
+
+    `mode`: "cancel", "requeue" (a job that cannot be requeued is cancelled), "suspend", or "resume", which
+    ends a suspension by preemption when the CPUs are free.  `grace_secs` only for the first two; without,
+    and with a repeat when it is over, the attempt is fenced.
+    """
+
+    job_id: int
+    attempt: int
+    by: int
+    mode: str
+    grace_secs: int = 0
+
+
+class PreemptTold(Op, frozen=True, kw_only=True, tag="preempt_told"):
+    """These nodes' processes got the signals that tell of a preemption."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[str, ...]
+
+
 class ClientSeen(Op, frozen=True, kw_only=True, tag="client_seen"):
     """The client behind an attempt said for the first time that it lives."""
 
@@ -392,6 +415,8 @@ AnyOp = (
     | AllocComplete
     | Suspend
     | SuspendTold
+    | Preempt
+    | PreemptTold
     | ClientSeen
     | TimeLimitSignalled
     | PendingReasons

@@ -166,6 +166,9 @@ class Request(Record, frozen=True, kw_only=True):
     #: Seconds; a start that is found in a gap may cut `time_limit` down to this.
     time_min: int | None = None
     hint: str = ""
+    #: Most leaf switches of the network, and for how many seconds to wait for so few.
+    switches: int | None = None
+    switches_wait: int = 0
 
 
 class Fence(Record, frozen=True, kw_only=True):
@@ -189,6 +192,22 @@ class Fence(Record, frozen=True, kw_only=True):
     may_have_run: bool = False
     #: The exit that the job shows afterwards; None = the usual one of its outcome.
     exit: Exit | None = None
+
+
+class Push(Record, frozen=True, kw_only=True):
+    """The present attempt is preempted: why, and how far that has come.
+
+    `mode`: "cancel", "requeue" or "suspend".  Grace runs from `at` to `end_at`; `unwarned` are the nodes
+    whose processes have not got the signals that tell of it.
+    """
+
+    by: int
+    mode: str
+    at: float
+    end_at: float | None = None
+    unwarned: tuple[str, ...] = ()
+    #: Stopped on every node: its CPUs are free for others, memory and devices stay its own.
+    lent: bool = False
 
 
 class StepAsk(Record, frozen=True, kw_only=True):
@@ -370,6 +389,8 @@ class Job(Record, frozen=True, kw_only=True):
     untold: tuple[str, ...] = ()
     #: A client (srun, salloc) has said that it lives; from then on its silence counts.
     client_seen: bool = False
+    #: It was, or is being, preempted; of an ended job how it ended.
+    push: Push | None = None
 
 
 class Node(Record, frozen=True, kw_only=True):
@@ -450,6 +471,10 @@ class Partition(Record, frozen=True, kw_only=True):
     disable_root_jobs: bool = False
     #: Where a job goes that names this partition while it takes none; empty = nowhere.
     alternate: str = ""
+    #: Seconds that a job runs before anybody preempts it; None = the cluster's.
+    preempt_exempt_time: int | None = None
+    #: Seconds between the signals that tell of a preemption and the end.
+    grace_time: int = 0
 
 
 class AcctRow(Record, frozen=True, kw_only=True):

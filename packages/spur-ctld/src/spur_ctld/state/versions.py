@@ -78,6 +78,8 @@ SINCE: Final[dict[type[ops.Op], int]] = {
     ops.ClientSeen: 2,
     # 3: keys of requests, a field that older ones pass over.
     ops.RaiseCommandVersion: 4,
+    ops.Preempt: 4,
+    ops.PreemptTold: 4,
 }
 
 #: What the group cannot do without, so it goes without its newer fields.
