@@ -351,7 +351,7 @@ class PingRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PingResponse(_message.Message):
-    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs", "alarms")
+    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs", "alarms", "command_version")
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -365,6 +365,7 @@ class PingResponse(_message.Message):
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     LEADER_SILENT_SECS_FIELD_NUMBER: _ClassVar[int]
     ALARMS_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_VERSION_FIELD_NUMBER: _ClassVar[int]
     hostname: str
     server_time: float
     version: str
@@ -378,7 +379,8 @@ class PingResponse(_message.Message):
     applied: int
     leader_silent_secs: float
     alarms: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ...) -> None: ...
+    command_version: int
+    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ..., command_version: _Optional[int] = ...) -> None: ...
 
 class ControllerInfo(_message.Message):
     __slots__ = ("id", "address", "client_address", "leader", "reachable", "match", "command_version", "version")

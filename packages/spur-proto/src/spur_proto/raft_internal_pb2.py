@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espur_proto/raft_internal.proto\x12\rraft_internal\"\xd7\x01\n\x05Hello\x12\x1d\n\ncluster_id\x18\x01 \x01(\tR\tclusterId\x12\x10\n\x03src\x18\x02 \x01(\rR\x03src\x12\x10\n\x03\x64st\x18\x03 \x01(\rR\x03\x64st\x12!\n\x0cmembers_hash\x18\x04 \x01(\tR\x0bmembersHash\x12%\n\x0e\x63lient_address\x18\x05 \x01(\tR\rclientAddress\x12\'\n\x0f\x63ommand_version\x18\x06 \x01(\rR\x0e\x63ommandVersion\x12\x18\n\x07version\x18\x07 \x01(\tR\x07version\"[\n\x05\x46rame\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloH\x00R\x05hello\x12\x1c\n\x08messages\x18\x02 \x01(\x0cH\x00R\x08messagesB\x06\n\x04kind\"\r\n\x0bMessagesEnd\"\x99\x01\n\x0eSnapshotHeader\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x12\n\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n\nindex_term\x18\x04 \x01(\x04R\tindexTerm\x12\x12\n\x04size\x18\x05 \x01(\x04R\x04size\"f\n\rSnapshotChunk\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\x1d.raft_internal.SnapshotHeaderH\x00R\x06header\x12\x14\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00R\x04\x64\x61taB\x06\n\x04kind\"\x0e\n\x0cSnapshotDone\"\x86\x01\n\x0b\x46orwardItem\x12\x18\n\x07\x63ommand\x18\x01 \x01(\x0cR\x07\x63ommand\x12\x1d\n\nread_index\x18\x02 \x01(\x08R\treadIndex\x12\x1d\n\ntimeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x12\x1f\n\x0brequest_key\x18\x04 \x01(\x0cR\nrequestKey\"n\n\x0e\x46orwardRequest\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x30\n\x05items\x18\x02 \x03(\x0b\x32\x1a.raft_internal.ForwardItemR\x05items\"P\n\x0e\x46orwardRefusal\x12\x12\n\x04\x63ode\x18\x01 \x01(\tR\x04\x63ode\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n\x06leader\x18\x03 \x01(\rR\x06leader\"\x84\x01\n\rForwardAnswer\x12\x18\n\x06result\x18\x01 \x01(\x0cH\x00R\x06result\x12\x16\n\x05index\x18\x02 \x01(\x04H\x00R\x05index\x12\x39\n\x07refusal\x18\x03 \x01(\x0b\x32\x1d.raft_internal.ForwardRefusalH\x00R\x07refusalB\x06\n\x04kind\"F\n\x0c\x46orwardReply\x12\x36\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1c.raft_internal.ForwardAnswerR\x07\x61nswers\";\n\x0bStateDigest\x12\x14\n\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n\x06\x64igest\x18\x02 \x01(\tR\x06\x64igest\"q\n\rStatusRequest\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x34\n\x07\x64igests\x18\x02 \x03(\x0b\x32\x1a.raft_internal.StateDigestR\x07\x64igests\"\xf3\x03\n\x0bStatusReply\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x12\n\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n\x04term\x18\x03 \x01(\x04R\x04term\x12\x16\n\x06leader\x18\x04 \x01(\rR\x06leader\x12\x1f\n\x0b\x66irst_index\x18\x05 \x01(\x04R\nfirstIndex\x12\x1d\n\nlast_index\x18\x06 \x01(\x04R\tlastIndex\x12!\n\x0c\x63ommit_index\x18\x07 \x01(\x04R\x0b\x63ommitIndex\x12#\n\rapplied_index\x18\x08 \x01(\x04R\x0c\x61ppliedIndex\x12%\n\x0esnapshot_index\x18\t \x01(\x04R\rsnapshotIndex\x12#\n\rsnapshot_term\x18\n \x01(\x04R\x0csnapshotTerm\x12\x1f\n\x0bsilent_secs\x18\x0b \x01(\x01R\nsilentSecs\x12\x14\n\x05leads\x18\x0c \x01(\x08R\x05leads\x12\x1b\n\tlow_space\x18\r \x01(\x08R\x08lowSpace\x12\x1a\n\x08\x61\x62stains\x18\x0e \x01(\x08R\x08\x61\x62stains\x12\x34\n\x07\x64igests\x18\x0f \x03(\x0b\x32\x1a.raft_internal.StateDigestR\x07\x64igests2\xa2\x02\n\x0cRaftInternal\x12>\n\x08Messages\x12\x14.raft_internal.Frame\x1a\x1a.raft_internal.MessagesEnd(\x01\x12G\n\x08Snapshot\x12\x1c.raft_internal.SnapshotChunk\x1a\x1b.raft_internal.SnapshotDone(\x01\x12\x45\n\x07\x46orward\x12\x1d.raft_internal.ForwardRequest\x1a\x1b.raft_internal.ForwardReply\x12\x42\n\x06Status\x12\x1c.raft_internal.StatusRequest\x1a\x1a.raft_internal.StatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1espur_proto/raft_internal.proto\x12\rraft_internal\"\xaa\x02\n\x05Hello\x12\x1d\n\ncluster_id\x18\x01 \x01(\tR\tclusterId\x12\x10\n\x03src\x18\x02 \x01(\rR\x03src\x12\x10\n\x03\x64st\x18\x03 \x01(\rR\x03\x64st\x12!\n\x0cmembers_hash\x18\x04 \x01(\tR\x0bmembersHash\x12%\n\x0e\x63lient_address\x18\x05 \x01(\tR\rclientAddress\x12\'\n\x0f\x63ommand_version\x18\x06 \x01(\rR\x0e\x63ommandVersion\x12\x18\n\x07version\x18\x07 \x01(\tR\x07version\x12\x1d\n\nwall_clock\x18\x08 \x01(\x01R\twallClock\x12\x32\n\x15group_command_version\x18\t \x01(\rR\x13groupCommandVersion\"[\n\x05\x46rame\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloH\x00R\x05hello\x12\x1c\n\x08messages\x18\x02 \x01(\x0cH\x00R\x08messagesB\x06\n\x04kind\"\r\n\x0bMessagesEnd\"\x99\x01\n\x0eSnapshotHeader\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x12\n\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n\nindex_term\x18\x04 \x01(\x04R\tindexTerm\x12\x12\n\x04size\x18\x05 \x01(\x04R\x04size\"f\n\rSnapshotChunk\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32\x1d.raft_internal.SnapshotHeaderH\x00R\x06header\x12\x14\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00R\x04\x64\x61taB\x06\n\x04kind\"\x0e\n\x0cSnapshotDone\"\x86\x01\n\x0b\x46orwardItem\x12\x18\n\x07\x63ommand\x18\x01 \x01(\x0cR\x07\x63ommand\x12\x1d\n\nread_index\x18\x02 \x01(\x08R\treadIndex\x12\x1d\n\ntimeout_ms\x18\x03 \x01(\rR\ttimeoutMs\x12\x1f\n\x0brequest_key\x18\x04 \x01(\x0cR\nrequestKey\"n\n\x0e\x46orwardRequest\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x30\n\x05items\x18\x02 \x03(\x0b\x32\x1a.raft_internal.ForwardItemR\x05items\"P\n\x0e\x46orwardRefusal\x12\x12\n\x04\x63ode\x18\x01 \x01(\tR\x04\x63ode\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n\x06leader\x18\x03 \x01(\rR\x06leader\"\x84\x01\n\rForwardAnswer\x12\x18\n\x06result\x18\x01 \x01(\x0cH\x00R\x06result\x12\x16\n\x05index\x18\x02 \x01(\x04H\x00R\x05index\x12\x39\n\x07refusal\x18\x03 \x01(\x0b\x32\x1d.raft_internal.ForwardRefusalH\x00R\x07refusalB\x06\n\x04kind\"F\n\x0c\x46orwardReply\x12\x36\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1c.raft_internal.ForwardAnswerR\x07\x61nswers\";\n\x0bStateDigest\x12\x14\n\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n\x06\x64igest\x18\x02 \x01(\tR\x06\x64igest\"q\n\rStatusRequest\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x34\n\x07\x64igests\x18\x02 \x03(\x0b\x32\x1a.raft_internal.StateDigestR\x07\x64igests\"\xf3\x03\n\x0bStatusReply\x12*\n\x05hello\x18\x01 \x01(\x0b\x32\x14.raft_internal.HelloR\x05hello\x12\x12\n\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n\x04term\x18\x03 \x01(\x04R\x04term\x12\x16\n\x06leader\x18\x04 \x01(\rR\x06leader\x12\x1f\n\x0b\x66irst_index\x18\x05 \x01(\x04R\nfirstIndex\x12\x1d\n\nlast_index\x18\x06 \x01(\x04R\tlastIndex\x12!\n\x0c\x63ommit_index\x18\x07 \x01(\x04R\x0b\x63ommitIndex\x12#\n\rapplied_index\x18\x08 \x01(\x04R\x0c\x61ppliedIndex\x12%\n\x0esnapshot_index\x18\t \x01(\x04R\rsnapshotIndex\x12#\n\rsnapshot_term\x18\n \x01(\x04R\x0csnapshotTerm\x12\x1f\n\x0bsilent_secs\x18\x0b \x01(\x01R\nsilentSecs\x12\x14\n\x05leads\x18\x0c \x01(\x08R\x05leads\x12\x1b\n\tlow_space\x18\r \x01(\x08R\x08lowSpace\x12\x1a\n\x08\x61\x62stains\x18\x0e \x01(\x08R\x08\x61\x62stains\x12\x34\n\x07\x64igests\x18\x0f \x03(\x0b\x32\x1a.raft_internal.StateDigestR\x07\x64igests2\xa2\x02\n\x0cRaftInternal\x12>\n\x08Messages\x12\x14.raft_internal.Frame\x1a\x1a.raft_internal.MessagesEnd(\x01\x12G\n\x08Snapshot\x12\x1c.raft_internal.SnapshotChunk\x1a\x1b.raft_internal.SnapshotDone(\x01\x12\x45\n\x07\x46orward\x12\x1d.raft_internal.ForwardRequest\x1a\x1b.raft_internal.ForwardReply\x12\x42\n\x06Status\x12\x1c.raft_internal.StatusRequest\x1a\x1a.raft_internal.StatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,33 +32,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'spur_proto.raft_internal_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HELLO']._serialized_start=50
-  _globals['_HELLO']._serialized_end=265
-  _globals['_FRAME']._serialized_start=267
-  _globals['_FRAME']._serialized_end=358
-  _globals['_MESSAGESEND']._serialized_start=360
-  _globals['_MESSAGESEND']._serialized_end=373
-  _globals['_SNAPSHOTHEADER']._serialized_start=376
-  _globals['_SNAPSHOTHEADER']._serialized_end=529
-  _globals['_SNAPSHOTCHUNK']._serialized_start=531
-  _globals['_SNAPSHOTCHUNK']._serialized_end=633
-  _globals['_SNAPSHOTDONE']._serialized_start=635
-  _globals['_SNAPSHOTDONE']._serialized_end=649
-  _globals['_FORWARDITEM']._serialized_start=652
-  _globals['_FORWARDITEM']._serialized_end=786
-  _globals['_FORWARDREQUEST']._serialized_start=788
-  _globals['_FORWARDREQUEST']._serialized_end=898
-  _globals['_FORWARDREFUSAL']._serialized_start=900
-  _globals['_FORWARDREFUSAL']._serialized_end=980
-  _globals['_FORWARDANSWER']._serialized_start=983
-  _globals['_FORWARDANSWER']._serialized_end=1115
-  _globals['_FORWARDREPLY']._serialized_start=1117
-  _globals['_FORWARDREPLY']._serialized_end=1187
-  _globals['_STATEDIGEST']._serialized_start=1189
-  _globals['_STATEDIGEST']._serialized_end=1248
-  _globals['_STATUSREQUEST']._serialized_start=1250
-  _globals['_STATUSREQUEST']._serialized_end=1363
-  _globals['_STATUSREPLY']._serialized_start=1366
-  _globals['_STATUSREPLY']._serialized_end=1865
-  _globals['_RAFTINTERNAL']._serialized_start=1868
-  _globals['_RAFTINTERNAL']._serialized_end=2158
+  _globals['_HELLO']._serialized_end=348
+  _globals['_FRAME']._serialized_start=350
+  _globals['_FRAME']._serialized_end=441
+  _globals['_MESSAGESEND']._serialized_start=443
+  _globals['_MESSAGESEND']._serialized_end=456
+  _globals['_SNAPSHOTHEADER']._serialized_start=459
+  _globals['_SNAPSHOTHEADER']._serialized_end=612
+  _globals['_SNAPSHOTCHUNK']._serialized_start=614
+  _globals['_SNAPSHOTCHUNK']._serialized_end=716
+  _globals['_SNAPSHOTDONE']._serialized_start=718
+  _globals['_SNAPSHOTDONE']._serialized_end=732
+  _globals['_FORWARDITEM']._serialized_start=735
+  _globals['_FORWARDITEM']._serialized_end=869
+  _globals['_FORWARDREQUEST']._serialized_start=871
+  _globals['_FORWARDREQUEST']._serialized_end=981
+  _globals['_FORWARDREFUSAL']._serialized_start=983
+  _globals['_FORWARDREFUSAL']._serialized_end=1063
+  _globals['_FORWARDANSWER']._serialized_start=1066
+  _globals['_FORWARDANSWER']._serialized_end=1198
+  _globals['_FORWARDREPLY']._serialized_start=1200
+  _globals['_FORWARDREPLY']._serialized_end=1270
+  _globals['_STATEDIGEST']._serialized_start=1272
+  _globals['_STATEDIGEST']._serialized_end=1331
+  _globals['_STATUSREQUEST']._serialized_start=1333
+  _globals['_STATUSREQUEST']._serialized_end=1446
+  _globals['_STATUSREPLY']._serialized_start=1449
+  _globals['_STATUSREPLY']._serialized_end=1948
+  _globals['_RAFTINTERNAL']._serialized_start=1951
+  _globals['_RAFTINTERNAL']._serialized_end=2241
 # @@protoc_insertion_point(module_scope)

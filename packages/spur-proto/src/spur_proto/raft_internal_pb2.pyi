@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Hello(_message.Message):
-    __slots__ = ("cluster_id", "src", "dst", "members_hash", "client_address", "command_version", "version")
+    __slots__ = ("cluster_id", "src", "dst", "members_hash", "client_address", "command_version", "version", "wall_clock", "group_command_version")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     SRC_FIELD_NUMBER: _ClassVar[int]
     DST_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,8 @@ class Hello(_message.Message):
     CLIENT_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     COMMAND_VERSION_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    WALL_CLOCK_FIELD_NUMBER: _ClassVar[int]
+    GROUP_COMMAND_VERSION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     src: int
     dst: int
@@ -22,7 +24,9 @@ class Hello(_message.Message):
     client_address: str
     command_version: int
     version: str
-    def __init__(self, cluster_id: _Optional[str] = ..., src: _Optional[int] = ..., dst: _Optional[int] = ..., members_hash: _Optional[str] = ..., client_address: _Optional[str] = ..., command_version: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    wall_clock: float
+    group_command_version: int
+    def __init__(self, cluster_id: _Optional[str] = ..., src: _Optional[int] = ..., dst: _Optional[int] = ..., members_hash: _Optional[str] = ..., client_address: _Optional[str] = ..., command_version: _Optional[int] = ..., version: _Optional[str] = ..., wall_clock: _Optional[float] = ..., group_command_version: _Optional[int] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("hello", "messages")
