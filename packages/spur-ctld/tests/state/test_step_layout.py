@@ -292,3 +292,28 @@ def test_steps_never_hold_more_than_their_job(asks, cpus):
         assert held.cpus <= whole.cpus
         assert held.memory_mb <= whole.memory_mb
         assert all(count <= 2 for count in held.gres.values())
+
+
+def gpus_of(placed):
+    assert isinstance(placed, Placed), placed
+    return {item.node: sum(g.count for g in item.gres) for item in placed.slices}
+
+
+def test_gpus_of_each_task_follow_the_tasks():
+    one = (Gres(name="gpu", count=1),)
+    parts = (part("n1"), part("n2", gres=(Gres(name="gpu", type="h100", count=1),)))
+    placed = place(StepAsk(num_tasks=3, gres_per_task=one), parts, {})
+    assert gpus_of(placed) == {"n1": 2, "n2": 1}
+    assert not placed.gres_shared
+    # Steps that each take a GPU for themselves go side by side, and the next one waits.
+    ask = StepAsk(num_tasks=1, exact=True, gres_per_task=one)
+    first = running(ask, parts)
+    second = running(ask, parts, held=(first,), step_id=1)
+    third = running(ask, parts, held=(first, second), step_id=2)
+    assert [s.slices[0].node for s in (first, second, third)] == ["n1", "n1", "n2"]
+    assert place(ask, parts, held_by((first, second, third))) is BUSY
+
+
+def test_more_gpus_for_tasks_than_the_job_has_never_fit():
+    ask = StepAsk(num_tasks=4, gres_per_task=(Gres(name="gpu", count=2),))
+    assert place(ask, TWO, {}) is NO_GRES

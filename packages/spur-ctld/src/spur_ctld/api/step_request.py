@@ -3,6 +3,7 @@
 What can be refused at once is refused with Slurm's sentence; what only has to wait is for the placement.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from spur_core.errors import RequestError
@@ -94,7 +95,8 @@ def ask_of(request: pb.CreateJobStepRequest) -> StepAsk:
         relative=_given(request, "relative"),
         memory_per_node_mb=per_node,
         memory_per_cpu_mb=per_cpu,
-        gres=_gres(request),
+        gres=_gres(request.gres),
+        gres_per_task=_gres(request.gres_per_task) or (),
     )
 
 
@@ -102,9 +104,9 @@ def _given(request: pb.CreateJobStepRequest, name: str) -> int | None:
     return int(getattr(request, name)) if request.HasField(name) else None
 
 
-def _gres(request: pb.CreateJobStepRequest) -> tuple[Gres, ...] | None:
+def _gres(items: Iterable[str]) -> tuple[Gres, ...] | None:
     """None = not asked; `none` = asked for nothing."""
-    text = ",".join(request.gres)
+    text = bounds.bounded(",".join(items), "gres", bounds.TEXTS["gres"])
     if not text:
         return None
     if text.strip().lower() == "none":

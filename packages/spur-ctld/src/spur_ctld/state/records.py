@@ -166,6 +166,11 @@ class Request(Record, frozen=True, kw_only=True):
     #: Seconds; a start that is found in a gap may cut `time_limit` down to this.
     time_min: int | None = None
     hint: str = ""
+
+    #: Comma list: the first of these that can be used.
+    reservation: str = ""
+    #: "name:count" joined by "," (all of them) or "|" (one of them).
+    licenses: str = ""
     #: Most leaf switches of the network, and for how many seconds to wait for so few.
     switches: int | None = None
     switches_wait: int = 0
@@ -233,6 +238,8 @@ class StepAsk(Record, frozen=True, kw_only=True):
     memory_per_node_mb: int | None = None
     memory_per_cpu_mb: int | None = None
     gres: tuple[Gres, ...] | None = None
+    #: Of each task, besides `gres`; a step that asks so gets nothing that it did not ask for.
+    gres_per_task: tuple[Gres, ...] = ()
 
 
 class StepStop(Record, frozen=True, kw_only=True):
@@ -389,6 +396,9 @@ class Job(Record, frozen=True, kw_only=True):
     untold: tuple[str, ...] = ()
     #: A client (srun, salloc) has said that it lives; from then on its silence counts.
     client_seen: bool = False
+    #: What the present attempt runs in, and the licences that it holds.
+    reservation: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
     #: It was, or is being, preempted; of an ended job how it ended.
     push: Push | None = None
 
@@ -569,3 +579,5 @@ class Settings(Record, frozen=True, kw_only=True):
     default_priority: int = 1000
     #: `[controller] hold_on_prolog_fail`
     hold_on_prolog_fail: bool = True
+    #: `[licenses]`, by name.
+    licenses: tuple[tuple[str, int], ...] = ()

@@ -8,6 +8,8 @@ were not asked for come along: to a step that takes whole nodes for itself, to t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from spur_core.errors import GrammarError
 from spur_ctld.state import distribution
 from spur_ctld.state.distribution import NO_BOUND, Distribution
@@ -113,7 +115,7 @@ def place(
     plan = _arbitrary(ask, required, sites) if how.kind == "arbitrary" else _spread(ask, required, sites, how)
     if isinstance(plan, Refusal):
         return plan
-    shared = ask.gres is None and (exact or ask.overlap)
+    shared = ask.gres is None and not ask.gres_per_task and (exact or ask.overlap)
     slices = tuple(_slice(site, own, ask, exact=exact) for site, own in plan)
     tasks = sum(len(own) for _, own in plan)
     return Placed(slices, tasks, ask.cpus_per_task or 1, exact, shared)
@@ -171,6 +173,8 @@ def _room(part: Slice, left: Held | None, ask: StepAsk) -> int:
                 return 0
     if ask.gres is not None and _take(left.gres, ask.gres) is None:
         return 0
+    if ask.gres_per_task:
+        room = min(room, _tasks_with_gres(left, ask))
     return room if ask.tasks_per_node is None else min(room, ask.tasks_per_node)
 
 
@@ -192,6 +196,23 @@ def _take(have: Mapping[tuple[str, str], int], want: Iterable[Gres]) -> tuple[Gr
         if missing > 0:
             return None
     return tuple(Gres(name=name, type=kind, count=count) for (name, kind), count in sorted(taken.items()))
+
+
+def _want(ask: StepAsk, tasks: int) -> tuple[Gres, ...]:
+    """What so many tasks of the step ask for on one node."""
+    each = (msgspec.structs.replace(item, count=item.count * tasks) for item in ask.gres_per_task)
+    return (*(ask.gres or ()), *each)
+
+
+def _tasks_with_gres(left: Held, ask: StepAsk) -> int:
+    """How many tasks the gres of a node is enough for."""
+    have: dict[str, int] = {}
+    for (name, _), count in left.gres.items():
+        have[name] = have.get(name, 0) + count
+    most = min(have.get(item.name, 0) // item.count for item in ask.gres_per_task)
+    while most > 0 and _take(left.gres, _want(ask, most)) is None:
+        most -= 1
+    return max(most, 0)
 
 
 _Plan = list[tuple[_Site, tuple[int, ...]]]
@@ -239,7 +260,19 @@ def _never(
         return NO_SHAPE if low > len(sites) else TOO_MANY
     if ask.gres is not None and any(_take(_gres(s.whole.gres), ask.gres) is None for s in sites):
         return NO_GRES
+    if ask.gres_per_task and _choose(_without_gres(ask), required, sites, _whole(ask, sites)) is not None:
+        return NO_GRES
     return NO_MEMORY
+
+
+def _without_gres(ask: StepAsk) -> StepAsk:
+    return msgspec.structs.replace(ask, gres=None, gres_per_task=())
+
+
+def _whole(ask: StepAsk, sites: Sequence[_Site]) -> list[int]:
+    """Tasks that fit on whole nodes if gres did not matter."""
+    bare = _without_gres(ask)
+    return [_room(site.whole, _all_of(site.whole), bare) for site in sites]
 
 
 def _fewest(ask: StepAsk, required: Collection[str], sites: int) -> int:
@@ -322,7 +355,9 @@ def _slice(site: _Site, own: tuple[int, ...], ask: StepAsk, *, exact: bool) -> S
         memory = 0
     else:
         memory = max(0, left.memory_mb)
-    if ask.gres is None:
+    if ask.gres_per_task:
+        keep = _take(left.gres, _want(ask, len(own))) or ()
+    elif ask.gres is None:
         keep = site.whole.gres if exact or ask.overlap else _left(left.gres)
     else:
         keep = _take(left.gres, ask.gres) or ()
