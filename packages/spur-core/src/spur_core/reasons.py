@@ -17,6 +17,10 @@ HELD_MAX_REQUEUE = "JobHoldMaxRequeue"
 RECOVERY_FAILED = "RecoveryFailed"
 ARRAY_TASK_LIMIT = "JobArrayTaskLimit"
 LICENSES = "Licenses"
+#: The reservation that the job names does not hold now, or is not for it.
+RESERVATION = "Reservation"
+#: It was deleted, or is over; the job is held.
+RESERVATION_DELETED = "ReservationDeleted"
 PARTITION_DOWN = "PartitionDown"
 PARTITION_INACTIVE = "PartitionInactive"
 PARTITION_NODE_LIMIT = "PartitionNodeLimit"
@@ -37,4 +41,4 @@ OUT_OF_MEMORY = "OutOfMemory"
 CLEANING = "Cleaning"
 
 #: Reasons under which the scheduler does not look at a job until somebody releases it.
-HOLDS = frozenset({HELD_USER, HELD_ADMIN, HELD_MAX_REQUEUE, RECOVERY_FAILED})
+HOLDS = frozenset({HELD_USER, HELD_ADMIN, HELD_MAX_REQUEUE, RECOVERY_FAILED, RESERVATION_DELETED})

@@ -22,6 +22,7 @@ from spur_ctld.state.records import (
     StepAsk,
     Usage,
 )
+from spur_ctld.state.reservations import Reservation
 
 ROOT = ops.Who(uid=0, user="root", admin=True)
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -55,6 +56,20 @@ def story():
         Slice(node="n1", cpus=2, memory_mb=10, gres=(Gres(name="gpu", type="h100", count=1),), ranks=(0,)),
     )
     main = Partition(name="main", default=True, nodes=("n1",), selector={"rack": "r1"}, max_time=86400)
+    kept = Reservation(
+        name="",
+        start_at=40.0,
+        end_at=50.0,
+        first_start=40.0,
+        first_end=50.0,
+        repeat="DAILY",
+        zone="Europe/Berlin",
+        nodes=("n1",),
+        cpus=(("n1", 2),),
+        users=("alice",),
+        flags=("MAINT",),
+        licenses=(("m", 1),),
+    )
     return [
         ops.RaiseCommandVersion(at=0.5, to=4),
         ops.Configure(at=1.0, settings=Settings(), partitions=(main,), nodes=(Node(name="n1", weight=3),)),
@@ -144,6 +159,17 @@ def story():
         ops.Deadline(at=29.0, job_ids=(2,)),
         ops.OutboxAck(at=30.0, rows=((2, 1, 5),), steps=((3, 1, 0, 9),)),
         ops.Purge(at=31.0, job_ids=(2, 99), answers_before=4.0),
+        ops.ReservationCreate(at=32.0, who=ROOT, reservation=kept),
+        ops.ReservationUpdate(
+            at=33.0, who=ROOT, reservation=msgspec.structs.replace(kept, name="alice_1"), seen=99
+        ),
+        ops.ReservationExpire(
+            at=34.0, name="alice_1", start_at=40.0, end_at=50.0, next_start=90.0, next_end=99.0
+        ),
+        ops.ReservationCreate(
+            at=35.0, who=ROOT, reservation=msgspec.structs.replace(kept, name="b"), seen=99
+        ),
+        ops.ReservationDelete(at=36.0, who=ROOT, name="b"),
     ]
 
 

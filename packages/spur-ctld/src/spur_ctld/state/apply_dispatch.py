@@ -44,6 +44,8 @@ def begin(state: ClusterState, op: DispatchBegin) -> OpResult:
             reason=reasons.NONE,
             desc="",
             everywhere=op.everywhere,
+            reservation=op.reservation,
+            licenses=op.licenses,
             # A stand-alone srun is step 0 of its own job.
             next_step_id=1 if job.request.srun else 0,
         )
@@ -71,7 +73,9 @@ def _why_not(state: ClusterState, job: Job | None, op: DispatchBegin) -> str:
     for part in op.slices:
         if why := state.why_not(part):
             return why
-    return ""
+    if op.reservation and op.reservation not in state.reservations:
+        return f"reservation {op.reservation} is gone"
+    return state.why_no_licenses(op.licenses)
 
 
 def current(state: ClusterState, job_id: int, attempt: int) -> "Job | Refusal":

@@ -12,6 +12,7 @@ from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
 from spur_ctld.state import answers, versions
 from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
 from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice, StepAcct
+from spur_ctld.state.reservations import Reservation
 
 GresUse = dict[tuple[str, str], int]
 
@@ -57,6 +58,7 @@ class ClusterState:
         self.outbox: dict[tuple[int, int], AcctRow] = {}
         #: By (job, attempt, step): rows of steps that are not part of their job's row.
         self.step_outbox: dict[tuple[int, int, int], StepAcct] = {}
+        self.reservations: dict[str, Reservation] = {}
         #: In the order in which they came, which snapshots keep.
         self.answers: dict[str, Answer] = {}
         #: Their bytes, at least: what leaves elsewhere is not taken off.
@@ -76,6 +78,8 @@ class ClusterState:
         self.use: dict[str, NodeUse] = {}
         #: (uid, name) -> ids of jobs not over, for `singleton`.
         self.by_name: dict[tuple[int, str], set[int]] = {}
+        #: Licences that active jobs hold.
+        self.licenses_used: dict[str, int] = {}
         self._blobs: dict[bytes, bytes] = {}
         self._events: list[Event] = []
 
@@ -115,6 +119,7 @@ class ClusterState:
             self.by_array.setdefault(job.array_job_id, set()).add(job.job_id)
         if job.state is JobState.PENDING or job.state in ACTIVE_STATES:
             self.by_name.setdefault((job.request.uid, job.request.name), set()).add(job.job_id)
+        self._take_licenses(job, +1)
         if old is None or not _same_holding(old, job):
             for part in holding(job):
                 self.use_of(part.node).add(job.job_id, part, +1)
@@ -122,6 +127,7 @@ class ClusterState:
     def _unindex(self, old: Job, new: Job | None) -> None:
         self.pending.discard(old.job_id)
         self.active.discard(old.job_id)
+        self._take_licenses(old, -1)
         if old.array_job_id is not None and (new is None or new.array_job_id != old.array_job_id):
             members = self.by_array.get(old.array_job_id, set())
             members.discard(old.job_id)
@@ -144,6 +150,23 @@ class ClusterState:
             gone = tuple(part.node for part in freed if lent or part.node not in kept)
             if gone:
                 self.emit(RoomFreed(gone))
+
+    def _take_licenses(self, job: Job, sign: int) -> None:
+        if job.licenses and job.state in ACTIVE_STATES:
+            for name, count in job.licenses:
+                left = self.licenses_used.get(name, 0) + sign * count
+                if left:
+                    self.licenses_used[name] = left
+                else:
+                    self.licenses_used.pop(name, None)
+
+    def why_no_licenses(self, wanted: Iterable[tuple[str, int]]) -> str:
+        """Why so many licences cannot be taken now; empty when they can."""
+        total = dict(self.settings.licenses)
+        for name, count in wanted:
+            if self.licenses_used.get(name, 0) + count > total.get(name, 0):
+                return f"not enough licences of {name} are free"
+        return ""
 
     def use_of(self, node: str) -> NodeUse:
         """The live counters of one node."""

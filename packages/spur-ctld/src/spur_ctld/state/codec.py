@@ -11,6 +11,7 @@ from spur_ctld.replication.errors import TooNew
 from spur_ctld.state import ops, versions
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, StepAcct
+from spur_ctld.state.reservations import Reservation
 
 #: Version of the snapshot's layout; a higher one is refused by name.  2: steps, and their rows.  A leader
 #: sends its snapshots to members of the release before, so a layout that those cannot read has to wait, as
@@ -60,7 +61,13 @@ class Answers(msgspec.Struct, frozen=True, tag="answers"):
     items: dict[str, Answer]
 
 
-_chunk_decoder = msgspec.msgpack.Decoder(Head | Jobs | Nodes | Partitions | Outbox | StepOutbox | Answers)
+class Reservations(msgspec.Struct, frozen=True, tag="reservations"):
+    items: list[Reservation]
+
+
+_chunk_decoder = msgspec.msgpack.Decoder(
+    Head | Jobs | Nodes | Partitions | Outbox | StepOutbox | Answers | Reservations
+)
 
 
 def encode_op(op: "ops.AnyOp") -> bytes:
@@ -99,6 +106,7 @@ def freeze(state: ClusterState) -> Iterator[bytes]:
         (Partitions, list(state.partitions.values())),
         (Outbox, list(state.outbox.values())),
         (StepOutbox, list(state.step_outbox.values())),
+        (Reservations, list(state.reservations.values())),
     ]
     answers = list(state.answers.items())
 
@@ -158,6 +166,8 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
             state.step_outbox.update(
                 ((row.job_id, row.attempt, row.step.step_id), row) for row in chunk.items
             )
+        elif isinstance(chunk, Reservations):
+            state.reservations.update((one.name, one) for one in chunk.items)
         else:
             state.answers.update(chunk.items)
     state.weigh_answers()
@@ -188,6 +198,7 @@ def digest(state: ClusterState) -> str:
         state.outbox,
         state.step_outbox,
         state.answers,
+        state.reservations,
     ]
     for table in tables:
         for key in sorted(table):

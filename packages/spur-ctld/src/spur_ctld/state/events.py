@@ -67,6 +67,12 @@ class VersionRaised(NamedTuple):
     to: int
 
 
+class ReservationChanged(NamedTuple):
+    """A reservation came, changed or went."""
+
+    name: str
+
+
 class RoomFreed(NamedTuple):
     """Resources came free on these nodes: the scheduler looks."""
 
@@ -101,6 +107,7 @@ Event = (
     | SuspendRequested
     | PreemptRequested
     | VersionRaised
+    | ReservationChanged
     | RoomFreed
     | NodeChanged
     | OutboxGrew

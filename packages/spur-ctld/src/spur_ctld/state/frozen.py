@@ -26,6 +26,7 @@ class FrozenState(Iterator[bytes]):
         still.outbox = dict(state.outbox)
         still.step_outbox = dict(state.step_outbox)
         still.answers = dict(state.answers)
+        still.reservations = dict(state.reservations)
         still.next_job_id = state.next_job_id
         still.acct_seq = state.acct_seq
         still.applied = state.applied
@@ -64,6 +65,7 @@ class FrozenState(Iterator[bytes]):
             still.outbox,
             still.step_outbox,
             still.answers,
+            still.reservations,
         ]
         for table in tables:
             keys = sorted(table)
@@ -77,7 +79,16 @@ class FrozenState(Iterator[bytes]):
 def encoding_version() -> str:
     """Changes whenever a record gains or loses a field: two releases cannot be compared."""
     shapes, components = msgspec.json.schema_components(
-        [codec.Head, codec.Jobs, codec.Nodes, codec.Partitions, codec.Outbox, codec.StepOutbox, codec.Answers]
+        [
+            codec.Head,
+            codec.Jobs,
+            codec.Nodes,
+            codec.Partitions,
+            codec.Outbox,
+            codec.StepOutbox,
+            codec.Answers,
+            codec.Reservations,
+        ]
     )
     text = msgspec.json.encode([shapes, components], order="deterministic")
     return hashlib.sha256(text).hexdigest()[:_VERSION_DIGITS]

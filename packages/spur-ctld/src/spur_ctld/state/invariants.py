@@ -203,6 +203,25 @@ def _indexes_follow(state: ClusterState) -> Problems:
             yield f"index {what} is {have}, not {wanted}"
 
 
+def _licenses_and_reservations_are_right(state: ClusterState) -> Problems:
+    """Counters of licences are what active jobs hold; what runs in a reservation keeps it."""
+    used: dict[str, int] = {}
+    for job in state.jobs.values():
+        if job.state not in ACTIVE_STATES:
+            if job.state is JobState.PENDING and (job.licenses or job.reservation):
+                yield f"job {job.job_id} PENDING: holds {job.licenses}, runs in {job.reservation!r}"
+            continue
+        for name, count in job.licenses:
+            used[name] = used.get(name, 0) + count
+        if job.reservation and job.reservation not in state.reservations:
+            yield f"job {job.job_id}: reservation {job.reservation} is gone"
+    if used != state.licenses_used:
+        yield f"licences in use are {state.licenses_used}, not {used}"
+    for name, one in state.reservations.items():
+        if name != one.name or one.end_at <= one.start_at or not 0 <= one.changed <= state.applied:
+            yield f"reservation {name}: {one}"
+
+
 def _array_tasks_are_once(state: ClusterState) -> Problems:
     """A task stands in exactly one record: its own, or the one record of the pending rest."""
     for array_job_id in state.by_array:
@@ -259,6 +278,7 @@ RULES: Final[tuple[Callable[[ClusterState], Problems], ...]] = (
     _steps_are_within_their_jobs,
     _nodes_are_not_overbooked,
     _indexes_follow,
+    _licenses_and_reservations_are_right,
     _array_tasks_are_once,
     _outbox_is_ordered,
     _ended_rows_have_ends,

@@ -18,6 +18,7 @@ from spur_ctld.state import (
     apply_fence,
     apply_nodes,
     apply_preempt,
+    apply_reservations,
     apply_steps,
     apply_submit,
     codec,
@@ -150,4 +151,8 @@ _APPLY: dict[type, Callable[[ClusterState, Any], Any]] = {
     ops.OutboxAck: _outbox_ack,
     ops.Purge: _purge,
     ops.RaiseCommandVersion: _raise_version,
+    ops.ReservationCreate: apply_reservations.create,
+    ops.ReservationUpdate: apply_reservations.update,
+    ops.ReservationDelete: apply_reservations.delete,
+    ops.ReservationExpire: apply_reservations.expire,
 }

@@ -23,6 +23,7 @@ from spur_ctld.state.records import (
     StepAsk,
     Usage,
 )
+from spur_ctld.state.reservations import Reservation
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op"):
@@ -123,6 +124,9 @@ class DispatchBegin(Op, frozen=True, kw_only=True, tag="dispatch_begin"):
     #: Every node gets a supervisor.  Entries of the first release, which launched a batch job on its first
     #: node only, lack it.
     everywhere: bool = False
+    #: What it runs in, and the licences that it takes.
+    reservation: str = ""
+    licenses: tuple[tuple[str, int], ...] = ()
 
 
 class DispatchCommit(Op, frozen=True, kw_only=True, tag="dispatch_commit"):
@@ -394,6 +398,42 @@ class RaiseCommandVersion(Op, frozen=True, kw_only=True, tag="raise_command_vers
     to: int
 
 
+class ReservationCreate(Op, frozen=True, kw_only=True, tag="reservation_create"):
+    """Keep nodes, CPUs or licences for some users; an empty name is filled in.  Result: ReservationResult.
+
+    `seen`: the newest change of another reservation (`Reservation.changed`) that it was compared with.
+    """
+
+    reservation: Reservation
+    who: Who
+    seen: int = 0
+
+
+class ReservationUpdate(Op, frozen=True, kw_only=True, tag="reservation_update"):
+    """A reservation as it is from now on.  `seen` as in `ReservationCreate`."""
+
+    reservation: Reservation
+    who: Who
+    seen: int = 0
+
+
+class ReservationDelete(Op, frozen=True, kw_only=True, tag="reservation_delete"):
+    """It goes; jobs that wait for it are held, unless it says otherwise."""
+
+    name: str
+    who: Who
+
+
+class ReservationExpire(Op, frozen=True, kw_only=True, tag="reservation_expire"):
+    """The occurrence that is named by its times is over; the next one is given, or there is none."""
+
+    name: str
+    start_at: float
+    end_at: float
+    next_start: float | None = None
+    next_end: float | None = None
+
+
 AnyOp = (
     Configure
     | Submit
@@ -429,6 +469,10 @@ AnyOp = (
     | OutboxAck
     | Purge
     | RaiseCommandVersion
+    | ReservationCreate
+    | ReservationUpdate
+    | ReservationDelete
+    | ReservationExpire
 )
 
 
@@ -468,10 +512,17 @@ class StepResult(OpResult, frozen=True, kw_only=True, tag="step"):
     step_id: int = 0
 
 
+class ReservationResult(OpResult, frozen=True, kw_only=True, tag="reservation"):
+    #: The one that was made.
+    name: str = ""
+
+
 class TargetsResult(OpResult, frozen=True, kw_only=True, tag="targets"):
     """One entry per target in the request's order; None = done."""
 
     results: tuple[Refusal | None, ...] = ()
 
 
-AnyResult = Done | SubmitResult | DispatchResult | CompleteResult | StepResult | TargetsResult
+AnyResult = (
+    Done | SubmitResult | DispatchResult | CompleteResult | StepResult | TargetsResult | ReservationResult
+)

@@ -80,6 +80,10 @@ SINCE: Final[dict[type[ops.Op], int]] = {
     ops.RaiseCommandVersion: 4,
     ops.Preempt: 4,
     ops.PreemptTold: 4,
+    ops.ReservationCreate: 4,
+    ops.ReservationUpdate: 4,
+    ops.ReservationDelete: 4,
+    ops.ReservationExpire: 4,
 }
 
 #: What the group cannot do without, so it goes without its newer fields.
