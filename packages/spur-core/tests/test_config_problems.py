@@ -7,6 +7,7 @@ from spur_core.errors import ConfigError
 
 BASE = 'cluster_name = "c1"\n'
 P = '[[partitions]]\nname = "p"\n'
+TREE = '[topology]\nplugin = "tree"\n'
 
 
 def problems(text: str) -> list[str]:
@@ -74,7 +75,7 @@ ONE = [
     ),
     (
         BASE + '[scheduler]\npreempt_type = "x"',
-        '[scheduler] preempt_type = "x": must be one of none, qos_priority',
+        '[scheduler] preempt_type = "x": must be one of none, partition_prio, qos_priority',
     ),
     (BASE + '[auth]\nmode = "x"', '[auth] mode = "x": must be one of disabled, permissive, required'),
     (BASE + '[auth]\nplugin = "munge"', '[auth] plugin = "munge": must be one of none, jwt, spur'),
@@ -264,17 +265,37 @@ LATER = [
         '[[federation.clusters]] "b" address = "b:6817": must begin with http:// or https://',
     ),
     (
-        '[[topology.switches]]\nname = "s"\nswitches = "t"',
+        TREE + '[[topology.switches]]\nname = "s"\nswitches = "t"',
         '[[topology.switches]] "s" switches: there is no switch "t"',
     ),
     (
-        '[[topology.switches]]\nname = "s"\nswitches = "t"\n'
+        TREE + '[[topology.switches]]\nname = "s"\nswitches = "t"\n'
         '[[topology.switches]]\nname = "t"\nswitches = "s"',
         '[[topology.switches]] "s" is below itself',
     ),
     (
-        '[[topology.switches]]\nname = "s"',
+        TREE + '[[topology.switches]]\nname = "s"',
         '[[topology.switches]] "s" needs nodes or switches, one of the two',
+    ),
+    ('[topology]\nplugin = "tree"', '[topology] plugin = "tree": needs [[topology.switches]]'),
+    (
+        '[[topology.switches]]\nname = "s"\nnodes = "n1"',
+        '[[topology.switches]] goes with plugin = "tree", not with "none"',
+    ),
+    (
+        TREE + 'block_size = 4\n[[topology.switches]]\nname = "s"\nnodes = "n1"',
+        '[topology] block_size = 4: goes with plugin = "block", not with "tree"',
+    ),
+    (
+        TREE + '[[topology.switches]]\nname = "s"\nnodes = "n[1-2]"\n'
+        '[[topology.switches]]\nname = "t"\nnodes = "n[2-3]"',
+        '[[topology.switches]] "t": n2 is on s already',
+    ),
+    (
+        TREE + '[[topology.switches]]\nname = "s"\nnodes = "n1"\n'
+        '[[topology.switches]]\nname = "t"\nswitches = "s"\n'
+        '[[topology.switches]]\nname = "u"\nswitches = "s"',
+        '[[topology.switches]] "u": s is below t already',
     ),
     ('[hooks]\njob_submit = "/nowhere/x"', '[hooks] job_submit = "/nowhere/x": No such file or directory'),
     ('[hooks]\njob_submit = "/tmp"', '[hooks] job_submit = "/tmp": not a regular file'),
@@ -320,8 +341,7 @@ REFUSED = [
     ("[isolation]\nsetuid = false", "[isolation] setuid = false", "isolation layers"),
     ("[metrics]\nenabled = true", "[metrics] enabled = true", "metrics"),
     ("[rest_api]\nenabled = true", "[rest_api] enabled = true", "REST"),
-    ('[topology]\nplugin = "tree"', '[topology] plugin = "tree"', "network topology"),
-    ('[scheduler]\npreempt_type = "qos_priority"', '[scheduler] preempt_type = "qos_priority"', "preemption"),
+    ('[scheduler]\npreempt_type = "qos_priority"', '[scheduler] preempt_type = "qos_priority"', "QOS"),
     ('[auth]\nplugin = "spur"', '[auth] plugin = "spur"', "spurauthd"),
     ("[agent]\nsupervisor = false", "[agent] supervisor = false", "running steps without a supervisor"),
     (
@@ -335,7 +355,6 @@ REFUSED = [
         '[[federation.clusters]] "b" name = "b"',
         "federation",
     ),
-    (P + 'preempt_mode = "cancel"', '[[partitions]] "p" preempt_mode = "cancel"', "preemption"),
     (P + 'allow_groups = ["g"]', '[[partitions]] "p" allow_groups = ["g"]', "access by group"),
     (
         "[devices]\nauto_detect = true",
@@ -367,6 +386,8 @@ def test_a_key_without_effect_is_refused(text, where, why):
         "[isolation]\nsetuid = true\nseccomp = false",
         '[auth]\nplugin = "none"',
         P + 'preempt_mode = ""',
+        '[scheduler]\npreempt_type = "partition_prio"\n' + P + 'preempt_mode = "suspend"\ngrace_time = 30',
+        '[topology]\nplugin = "block"\nblock_size = 4',
         "[devices]\nauto_detect = false",
         "[scheduler]\nfairshare_halflife_days = 14",
     ],

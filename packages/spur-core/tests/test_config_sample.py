@@ -50,6 +50,16 @@ def test_every_key_of_it_can_be_set(heading, line):
         needed = 'names = "n1"\n'
     if line.startswith(("client_addrs", "raft_tls_dir")):
         needed = next(f"{other}\n" for _, other in _key_lines() if other.startswith("peers"))
+    if line.startswith("block_size"):
+        needed = 'plugin = "block"\n'
+    if heading == "[[topology.switches]]":
+        # Two leaves and the switch that the line is about, each key as the line or as it takes to be whole.
+        heading = '[topology]\nplugin = "tree"\n[[topology.switches]]\nname = "s0"\nnodes = "n0"\n' + heading
+        given = {} if "=" not in line else {line.partition(" =")[0]: line}
+        whole = {"name": 'name = "s1"', "nodes": 'nodes = "n1"'} | given
+        if "switches" in given:
+            del whole["nodes"]
+        needed, line = "", "\n".join(whole.values())
     text = f'cluster_name = "c"\n{heading}\n{needed}{line}\n'
     if not heading:
         text = f'cluster_name = "c"\n{line}\n'

@@ -97,7 +97,19 @@ def topology(config: Config) -> Iterator[str]:
     """Children must exist, and nothing is below itself."""
     from spur_core.grammar.hostlist import expand
 
+    found = config.topology
+    if found.plugin == "tree" and not found.switches:
+        yield '[topology] plugin = "tree": needs [[topology.switches]]'
+    if found.plugin != "tree" and found.switches:
+        yield f'[[topology.switches]] goes with plugin = "tree", not with {shown(found.plugin)}'
+    if found.plugin != "block" and found.block_size is not None:
+        yield (
+            f'[topology] block_size = {found.block_size}: goes with plugin = "block",'
+            f" not with {shown(found.plugin)}"
+        )
     children: dict[str, list[str]] = {}
+    leaf_of: dict[str, str] = {}
+    above: dict[str, str] = {}
     for one in config.topology.switches:
         if one.name in children:
             yield f"[[topology.switches]] {shown(one.name)} is defined twice"
@@ -105,12 +117,17 @@ def topology(config: Config) -> Iterator[str]:
             yield f"[[topology.switches]] {shown(one.name)} needs nodes or switches, one of the two"
         try:
             children[one.name] = expand(one.switches)
+            for node in expand(one.nodes) if one.nodes != "ALL" else ():
+                if leaf_of.setdefault(node, one.name) != one.name:
+                    yield f"[[topology.switches]] {shown(one.name)}: {node} is on {leaf_of[node]} already"
         except GrammarError:
-            children[one.name] = []
+            children.setdefault(one.name, [])
     for name, below in children.items():
         for child in below:
             if child not in children:
                 yield f"[[topology.switches]] {shown(name)} switches: there is no switch {shown(child)}"
+            elif above.setdefault(child, name) != name:
+                yield f"[[topology.switches]] {shown(name)}: {child} is below {above[child]} already"
         if _reaches(name, name, children):
             yield f"[[topology.switches]] {shown(name)} is below itself"
 

@@ -149,8 +149,43 @@ class SchedulerSection:
         live=True,
     )
     max_user_priority: int = key(1000, kinds.whole(0), "highest priority that a user may ask for", live=True)
-    preempt_type: str = key("none", kinds.word("none", "qos_priority"), "who may preempt whom", live=True)
-    preempt_exempt_time: int = key(0, kinds.whole(0), "seconds of running before preemption", live=True)
+    preempt_type: str = key(
+        "none",
+        kinds.word("none", "partition_prio", "qos_priority"),
+        "who may preempt whom: nobody, jobs of a higher priority_tier, jobs of a QOS that lists the other's",
+        live=True,
+    )
+    preempt_exempt_time: int = key(
+        0, kinds.whole(0, _YEAR_SECS), "seconds that a job runs before anybody preempts it", live=True
+    )
+    preempt_youngest_first: bool = key(
+        False,
+        kinds.boolean,
+        "of one tier preempt the job that started last, not that of least priority",
+        live=True,
+    )
+    preempt_by_size: bool = key(
+        False, kinds.boolean, "of one tier preempt the job with the fewest CPUs first", live=True
+    )
+    preempt_strict_order: bool = key(
+        False, kinds.boolean, "keep to that order even when fewer jobs of a higher place would do", live=True
+    )
+    preempt_reorder_count: int = key(
+        1, kinds.whole(0, 1000), "other orders tried to find fewer jobs to preempt", live=True
+    )
+    preempt_min_exempt_priority: int | None = key(
+        None,
+        kinds.whole(1),
+        "jobs of this priority or a higher one are not preempted",
+        live=True,
+        example=5000,
+    )
+    max_switch_wait_secs: int = key(
+        300,
+        kinds.whole(0, _YEAR_SECS),
+        "longest wait of a job for as few switches as it asked for",
+        live=True,
+    )
     kill_wait_secs: int = key(30, kinds.whole(0, 65533), "from SIGTERM to SIGKILL at a time limit", live=True)
     over_time_limit: int = key(0, kinds.grace, "duration that a job may run on past its limit", live=True)
     min_job_age_secs: int | None = key(
@@ -260,10 +295,18 @@ class PartitionEntry:
     preempt_mode: str = key(
         "off",
         kinds.word("off", "cancel", "requeue", "suspend", aliases={"": "off"}),
-        "what preemption does",
+        "what preemption does to its jobs",
         live=True,
     )
-    preempt_exempt_time: int | None = key(None, kinds.whole(0), "overrides the scheduler's value", live=True)
+    preempt_exempt_time: int | None = key(
+        None, kinds.whole(0, _YEAR_SECS), "overrides the scheduler's value", live=True, example=600
+    )
+    grace_time: int = key(
+        0,
+        kinds.whole(0, _YEAR_SECS),
+        "seconds from the SIGTERM that tells a job of its preemption to its end",
+        live=True,
+    )
     over_time_limit: int = key(0, kinds.grace, "duration that a job may run on past its limit", live=True)
     def_mem_per_cpu: int | None = key(
         None, kinds.memory, "memory per CPU of a job that asks for none", live=True, example="2G"

@@ -184,18 +184,25 @@ class FederationSection:
 class SwitchEntry:
     """`[[topology.switches]]`."""
 
-    name: str = key("", kinds.name, "its name", required=True)
-    nodes: str = key("", kinds.hostlist, "nodes of a leaf")
-    switches: str = key("", kinds.hostlist, "children of an inner switch")
+    name: str = key("", kinds.name, "its name", required=True, example="leaf1")
+    nodes: str = key("", kinds.hostlist, "nodes of a leaf", example="n[01-16]")
+    switches: str = key("", kinds.hostlist, "children of an inner switch", example="s0")
+    link_speed: int = key(1, kinds.whole(1), "shown by scontrol show topology; any unit")
 
 
 @dataclass(frozen=True)
 class TopologySection:
     """`[topology]`."""
 
-    plugin: str = key("none", kinds.word("none", "tree", "block"), "shape of the network")
+    plugin: str = key(
+        "none",
+        kinds.word("none", "tree", "block"),
+        "shape of the network: none = all nodes alike, tree = [[topology.switches]], block = groups by name",
+    )
     switches: tuple[SwitchEntry, ...] = tables(SwitchEntry, "switches")
-    block_size: int | None = key(None, kinds.whole(1), "nodes per block")
+    block_size: int | None = key(
+        None, kinds.whole(1), "nodes per block, in the order of their names", example=18
+    )
 
 
 @dataclass(frozen=True)

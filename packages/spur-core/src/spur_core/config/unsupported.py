@@ -37,10 +37,7 @@ TABLE: tuple[Row, ...] = (
     Row("scheduler.fairshare_halflife_days", "fair share", (14,)),
     Row("scheduler.max_jobs_per_cycle", "a bound on one pass"),
     Row("scheduler.resv_overrun_minutes", "reservations"),
-    Row("scheduler.preempt_type", "preemption"),
-    Row("scheduler.preempt_exempt_time", "preemption"),
-    Row("partitions.preempt_mode", "preemption"),
-    Row("partitions.preempt_exempt_time", "preemption"),
+    Row("scheduler.preempt_type", "QOS", ("partition_prio",), partial=True),
     Row("partitions.allow_accounts", "access by account"),
     Row("partitions.deny_accounts", "access by account"),
     Row("partitions.allow_qos", "QOS"),
@@ -79,7 +76,6 @@ TABLE: tuple[Row, ...] = (
     Row("kubernetes", "Kubernetes"),
     Row("cluster", "Kubernetes"),
     Row("federation", "federation"),
-    Row("topology", "network topology"),
     Row("burst_buffer", "burst buffers"),
 )
 _BY_PATH = {row.path: row for row in TABLE}
