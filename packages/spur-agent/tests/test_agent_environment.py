@@ -142,6 +142,16 @@ def test_a_batch_script_sees_what_slurm_would_show_it():
         ({"memory_per_node_mb": 700}, "SLURM_MEM_PER_NODE", "700"),
         ({"memory_per_node_mb": 0}, "SLURM_MEM_PER_NODE", "900"),
         ({"memory_per_cpu_mb": 0}, "SLURM_MEM_PER_CPU", "0"),
+        ({"wishes": {"gres_total": ["gpu:h100:4", "shard:1"]}}, "SLURM_GPUS", "h100:4"),
+        ({"wishes": {"gres_per_task": ["gpu:2"]}}, "SPUR_GPUS_PER_TASK", "2"),
+        ({"gpus_per_node_text": "h100:4"}, "SLURM_GPUS_PER_NODE", "h100:4"),
+        ({"wishes": {"cpus_per_gpu": 3}}, "SLURM_CPUS_PER_GPU", "3"),
+        ({"wishes": {"memory_per_gpu_mb": 300}}, "SLURM_MEM_PER_GPU", "300"),
+        ({"wishes": {"ntasks_per_core": 1}}, "SLURM_NTASKS_PER_CORE", "1"),
+        ({"wishes": {"ntasks_per_socket": 2}}, "SLURM_NTASKS_PER_SOCKET", "2"),
+        ({"wishes": {"ntasks_per_gpu": 2}}, "SLURM_NTASKS_PER_GPU", "2"),
+        ({"wishes": {"threads_per_core": 1}}, "SLURM_THREADS_PER_CORE", "1"),
+        ({"wishes": {"hint": "nomultithread"}}, "SLURM_HINT", "nomultithread"),
         ({"qos": "high"}, "SLURM_JOB_QOS", "high"),
         ({"end_at": 1700003600.0}, "SLURM_JOB_END_TIME", "1700003600"),
         ({"restarts": 2}, "SLURM_RESTART_COUNT", "2"),
@@ -293,6 +303,12 @@ def test_an_interactive_shell_stands_for_the_whole_allocation():
     env = env_of(wire(step=STEP_INTERACTIVE, tasks_given=True, job_tasks=6, step_tasks=1))
     assert (env["SLURM_NTASKS"], env["SLURM_PROCID"]) == ("6", "0")
     assert "SLURM_STEP_ID" not in env
+
+
+def test_what_an_enclosing_job_asked_for_does_not_shine_through():
+    names = ("GPUS", "GPUS_PER_NODE", "CPUS_PER_GPU", "NTASKS_PER_CORE", "HINT")
+    env = env_of(wire(environment=[f"SLURM_{name}=1".encode() for name in names]))
+    assert not {f"SLURM_{name}" for name in names} & env.keys()
 
 
 def test_wishes_for_steps_pass_through_a_batch_job():

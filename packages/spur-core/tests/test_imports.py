@@ -46,6 +46,7 @@ ALLOWED = {
     "size": set(),
     "timelimit": set(),
     "tres": {"size"},
+    "wishes": {"gres"},
 }
 
 

@@ -13,7 +13,7 @@ from spur_agent.accounts import Account
 from spur_agent.share import Share, cpu_count, gpu_ids
 from spur_agent.task_plan import VISIBLE
 from spur_core.errors import RequestError
-from spur_core.grammar import hostlist
+from spur_core.grammar import hostlist, wishes
 from spur_core.ids import STEP_EXTERN, is_numbered
 from spur_proto import agent_pb2
 from spur_proto_lite.record import EMPTY
@@ -44,7 +44,7 @@ _NAMES: Final = (
     "STEP_NUM_TASKS STEP_TASKS_PER_NODE LAUNCH_NODE_IPADDR SRUN_COMM_HOST SRUN_COMM_PORT "
     "STEP_LAUNCHER_PORT LABELIO TASK_OFFSET PEER_NODES TARGET_NODE NODE_RANK "
 )
-_OURS: Final = frozenset(_NAMES.split())
+_OURS: Final = frozenset((*_NAMES.split(), *wishes.NAMES))
 #: Likewise in a numbered step only: in a batch job these are the user's wishes for the steps in it.
 _STEP_OURS: Final = (
     "CPU_BIND",
@@ -207,6 +207,9 @@ def _layout(spec: agent_pb2.LaunchSpec, share: Share) -> dict[str, str]:
         found["MEM_PER_NODE"] = str(spec.memory_per_node_mb or spec.slice.memory_mb)
     if spec.HasField("memory_per_cpu_mb"):
         found["MEM_PER_CPU"] = str(spec.memory_per_cpu_mb)
+    found.update(wishes.variables(spec.wishes, ()))
+    if spec.gpus_per_node_text:
+        found["GPUS_PER_NODE"] = spec.gpus_per_node_text
     return found
 
 

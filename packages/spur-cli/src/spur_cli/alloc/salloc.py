@@ -160,9 +160,6 @@ def _environment(
         "PRIO_PROCESS": str(os.nice(0)),
         "CLUSTER_NAME": where.client.cluster_name if where.config else _ask_name(transport),
     }
-    for option in ("gpus", "gpus-per-node", "gpus-per-task"):
-        if values.get(option):
-            more[option.upper().replace("-", "_")] = values[option] or ""
     env = command_environment(ctx.env, job, {k: v for k, v in more.items() if v}, values)
     # What runs in the allocation asks the same cluster.
     if values.get("controller"):
