@@ -49,6 +49,8 @@ def wire(step=STEP_BATCH, **fields):
             current.extend(value)
         elif isinstance(value, common_pb2.NodeSlice):
             current.CopyFrom(value)
+        elif isinstance(value, dict):
+            current.CopyFrom(type(current)(**value))
         else:
             setattr(spec, name, value)
     return spec
