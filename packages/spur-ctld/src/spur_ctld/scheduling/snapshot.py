@@ -4,8 +4,10 @@ Node views are rebuilt only for nodes that something happened to since the last 
 is immutable, so that a plan may be made in another thread.
 """
 
+import copy
 from collections.abc import Sequence
 
+from spur_ctld.scheduling import kept
 from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
@@ -43,6 +45,8 @@ class View:
         self._running: list[Running] = []
         self._windows: list[Window] = []
         self._licenses: dict[str, License] = {}
+        #: When a reservation begins or ends next; None = never.
+        self.turn: float | None = None
 
     def nodes(self) -> list[NodeView]:
         return self._nodes
@@ -67,11 +71,17 @@ class View:
 
     def only(self, job: JobView) -> "View":
         """The same cluster with a queue of one."""
-        return View(self.index, self._nodes, self._partitions, [job])
+        return self._with([job])
 
     def best(self, count: int) -> "View":
         """The same cluster with the first `count` jobs; nothing is said of the others."""
-        return View(self.index, self._nodes, self._partitions, self._pending[:count])
+        return self._with(self._pending[:count])
+
+    def _with(self, pending: list[JobView]) -> "View":
+        other = copy.copy(self)
+        other._pending = pending
+        other.gated, other.never, other.starts_matter = (), (), False
+        return other
 
 
 class SnapshotBuilder:
@@ -124,7 +134,12 @@ class SnapshotBuilder:
         known = self._site.catalog.partitions()
         if self._partitions[0] is not known:
             self._partitions = (known, {name: partition_view(p) for name, p in known.items()})
-        return View(state.applied, nodes, self._partitions[1], [])
+        view = View(state.applied, nodes, self._partitions[1], [])
+        now = self._site.clock()
+        view._windows = kept.windows_of(state, now, view.policy().bf_window)
+        view._licenses = kept.licenses_of(state, now)
+        view.turn = kept.next_turn(state, now)
+        return view
 
     def build(self, now: float, cooling: frozenset[str] = frozenset()) -> View:
         """Everything a pass needs.
@@ -138,12 +153,6 @@ class SnapshotBuilder:
         queue = pending_views(state, now, self._memo)
         named = {name for job in queue.views for name in job.nodelist}
         cluster = self.cluster(cooling - named)
-        return View(
-            cluster.index,
-            cluster.nodes(),
-            cluster.partitions(),
-            queue.views,
-            queue.gated,
-            queue.never,
-            queue.starts_matter,
-        )
+        view = cluster._with(queue.views)
+        view.gated, view.never, view.starts_matter = queue.gated, queue.never, queue.starts_matter
+        return view

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from spur_core import reasons
 from spur_core.grammar.array import IndexSet
-from spur_ctld.state import dependencies
+from spur_ctld.state import dependencies, resv_gate
 from spur_ctld.state.arrays import running_tasks
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Gres, Job, Request
@@ -59,10 +59,23 @@ def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> 
             elif outcome:
                 queue.gated.append((job_id, outcome, ""))
             continue
+        held = resv_gate.gate(state, job.request, now)
+        if held.reason:
+            queue.gated.append((job_id, held.reason, ""))
+            continue
         tier = max((tiers.get(name, 1) for name in job.request.partitions), default=1)
-        found.append((-tier, _view(job, outcome, memo)))
+        view = _view(job, outcome, memo)
+        found.append((-tier, view._replace(reservation=held.name) if held.name else view))
     found.sort(
-        key=lambda item: (item[0], -item[1].priority, item[1].eligible_at, item[1].submit_at, item[1].job_id)
+        key=lambda item: (
+            # What is kept for somebody is his before anything else is decided, as in Slurm.
+            not item[1].reservation,
+            item[0],
+            -item[1].priority,
+            item[1].eligible_at,
+            item[1].submit_at,
+            item[1].job_id,
+        )
     )
     queue.views.extend(view for _, view in found)
     for job_id in memo.keys() - state.pending:
@@ -136,6 +149,7 @@ def request_view(
     request: Request, job_id: int, priority: int, submit_at: float, eligible_at: float
 ) -> JobView:
     """A request as the scheduler sees it."""
+    licenses, licenses_any = resv_gate.licenses(request.licenses)
     return JobView(
         job_id=job_id,
         priority=priority,
@@ -177,6 +191,8 @@ def request_view(
         use_min_nodes=request.use_min_nodes,
         oversubscribe=request.oversubscribe,
         exclusive_user=request.exclusive_user,
+        licenses=licenses,
+        licenses_any=licenses_any,
         time_min=request.time_min,
         deadline_at=request.deadline_at,
     )
