@@ -177,6 +177,8 @@ def _identity(spec: agent_pb2.LaunchSpec, here: NodeContext) -> dict[str, str]:
         "JOB_DEPENDENCY": spec.dependency,
         "RESTART_COUNT": str(spec.restarts) if spec.restarts else "",
         "JOB_COMMENT": spec.comment,
+        "JOB_RESERVATION": spec.reservation,
+        "JOB_LICENSES": spec.licenses,
         "DISTRIBUTION": spec.distribution,
         "UMASK": f"{spec.umask:04o}" if spec.HasField("umask") else "",
     }

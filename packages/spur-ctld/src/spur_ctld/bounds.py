@@ -24,6 +24,8 @@ TEXTS: Final = {
     "exc_nodelist": 65536,
     "constraint": 1024,
     "dependency": 131072,
+    "reservation": 4096,
+    "licenses": 4096,
     "array": 8192,
     "gres": 65536,
     "work_dir": 4096,

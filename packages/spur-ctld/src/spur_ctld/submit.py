@@ -5,12 +5,14 @@ waits with a reason.
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from spur_core.errors import GrammarError, RequestError
 from spur_core.grammar import array, counts, dependency, features, hostlist
+from spur_core.grammar.licenses import format_licenses, parse_licenses
 from spur_ctld import bounds, submit_shape, submit_wishes
-from spur_ctld.state import distribution
+from spur_ctld.state import distribution, resv_gate
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.records import UNLIMITED, IndexRange, Node, Partition, Request
 from spur_ctld.users import UserRecord
@@ -35,6 +37,8 @@ class SubmitRules(NamedTuple):
     job_requeue: bool = True
     #: `[auth] allow_root_jobs` is off: agents would refuse every attempt, and rest between them.
     refuse_root: bool = False
+    #: Licences that the cluster has.
+    licenses: Mapping[str, int] = MappingProxyType({})
 
 
 class Submitter(NamedTuple):
@@ -144,6 +148,8 @@ def resolve(
         alloc_only=spec.alloc_only,
         distribution=spec.distribution,
         task_nodes=task_nodes,
+        reservation=reservation_names(spec.reservation),
+        licenses=license_text(spec.licenses, rules.licenses),
         shape=step_shape(spec.step) if spec.HasField("step") else b"",
         **wishes,
     )
@@ -157,6 +163,26 @@ def resolve(
         held=spec.hold or (spec.HasField("priority") and spec.priority == 0),
     )
     return Resolved(op, tuple(warnings))
+
+
+def reservation_names(text: str) -> str:
+    """A comma list of reservations without blanks and repeats."""
+    return ",".join(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def license_text(text: str, total: Mapping[str, int]) -> str:
+    """Licences in their plain form.
+
+    Raises:
+        RequestError: they mean nothing, or the cluster does not have so many.
+    """
+    try:
+        plain = format_licenses(parse_licenses(text)) if text.strip() else ""
+    except GrammarError as error:
+        raise RequestError(error.text) from None
+    if resv_gate.lacking(plain, dict(total)):
+        raise RequestError("Invalid license specification")
+    return plain
 
 
 def requested_partitions(text: str, partitions: Mapping[str, Partition]) -> list[Partition]:

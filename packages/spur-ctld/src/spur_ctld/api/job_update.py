@@ -8,6 +8,7 @@ import msgspec
 from spur_core.errors import RequestError
 from spur_core.grammar import dependency, features, hostlist
 from spur_ctld import bounds, submit, submit_wishes
+from spur_ctld.state import resv_gate
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Hold, Target, Update, Who
 from spur_ctld.state.records import UNLIMITED, Partition
@@ -142,6 +143,13 @@ def field_changes(
     if request.HasField("deadline_at"):
         bounds.instant(request.deadline_at)
         changes["deadline_at"] = request.deadline_at or None
+    if request.HasField("reservation"):
+        text = submit.reservation_names(request.reservation)
+        if any(name not in state.reservations for name in text.split(",") if name):
+            raise RequestError(resv_gate.NO_SUCH)
+        changes["reservation"] = text
+    if request.HasField("licenses"):
+        changes["licenses"] = submit.license_text(request.licenses, dict(state.settings.licenses))
     if request.HasField("gres"):
         changes["gres"] = submit_wishes.parse_gres_list([request.gres] if request.gres else [], state.nodes)
     return changes

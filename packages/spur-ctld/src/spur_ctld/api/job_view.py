@@ -163,6 +163,9 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         alloc_only=request.alloc_only,
         distribution=request.distribution,
         kill_on_invalid_dependency=request.kill_on_invalid_dependency,
+        reservation=job.reservation or request.reservation,
+        licenses=request.licenses,
+        licenses_alloc=",".join(f"{name}:{count}" for name, count in job.licenses),
     )
     if job.array_job_id is not None:
         message.array_job_id = job.array_job_id

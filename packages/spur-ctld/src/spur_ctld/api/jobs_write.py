@@ -16,7 +16,7 @@ from spur_ctld.api.jobs_read import named
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.scheduling import trial
 from spur_ctld.site import Site
-from spur_ctld.state import ops
+from spur_ctld.state import ops, resv_gate
 from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.cluster import deciding_nodes
@@ -61,6 +61,8 @@ class JobsWrite:
             now,
             request_id,
         )
+        if problem := resv_gate.obstacle(site.ledger.state, resolved.op.request):
+            raise BadReservation(problem)
         trial.require_feasible(site, resolved.op)
         if request.test_only:
             return pb.SubmitJobResponse(
@@ -291,6 +293,12 @@ class JobsWrite:
         return pb.RequeueJobResponse(
             results=[_result(m, a) for m, a in zip(request.targets, answers, strict=True)]
         )
+
+
+class BadReservation(RequestError):
+    """A job names a reservation that is not there, or not for it."""
+
+    code = "bad_reservation"
 
 
 class Already(RequestError):

@@ -110,6 +110,8 @@ def _base(job: Job, facts: ClusterFacts, start_at: float) -> pb.LaunchSpec:
         kill_wait_secs=facts.kill_wait_secs,
         cpus_per_task_given=request.cpus_per_task_given,
         comment=request.comment,
+        reservation=job.reservation,
+        licenses=",".join(f"{name}:{count}" for name, count in job.licenses),
         wishes=submit_wishes.message(request),
     )
     if request.gpus_per_node:

@@ -77,6 +77,12 @@ class View:
         """The same cluster with the first `count` jobs; nothing is said of the others."""
         return self._with(self._pending[:count])
 
+    def over(self, nodes: list[NodeView]) -> "View":
+        """Other nodes instead, without a queue."""
+        other = self._with([])
+        other._nodes = nodes
+        return other
+
     def _with(self, pending: list[JobView]) -> "View":
         other = copy.copy(self)
         other._pending = pending

@@ -7,6 +7,7 @@ from spur_core.errors import RequestError
 from spur_core.grammar.hostlist import compress_sorted
 from spur_ctld.scheduling.snapshot import View
 from spur_ctld.site import Site
+from spur_ctld.state import resv_gate
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.pending import request_view
 from spur_sched.api import JobView, NodeView, Placement
@@ -20,6 +21,18 @@ _MOST_ENDS = 200
 def job_view(op: Submit, now: float) -> JobView:
     """The submission as the scheduler would see it, alone and eligible."""
     return request_view(op.request, 0, op.priority, now, now)
+
+
+def _in_reservation(site: Site, op: Submit, now: float) -> JobView:
+    """The same, in the reservation that it can use now.
+
+    Raises:
+        RequestError: it names some, and none can be used.
+    """
+    gate = resv_gate.gate(site.ledger.state, op.request, now)
+    if gate.reason:
+        raise RequestError("Requested reservation not usable now")
+    return job_view(op, now)._replace(reservation=gate.name)
 
 
 def require_feasible(site: Site, op: Submit) -> None:
@@ -55,7 +68,7 @@ def require_now(site: Site, op: Submit, now: float) -> None:
         raise RequestError("Immediate execution impossible, insufficient priority")
     state = site.ledger.state
     view = site.builder.cluster(site.memory.cooling(site.monotonic()))
-    if _place(view, job_view(op, now), now) is None:
+    if _place(view, _in_reservation(site, op, now), now) is None:
         raise RequestError("Requested nodes are busy")
     for job_id in state.pending:
         job = state.jobs[job_id]
@@ -72,14 +85,14 @@ def estimate(site: Site, op: Submit, now: float) -> str:
     """
     start = max(now, op.request.begin_at or 0.0)
     view = site.builder.cluster()
-    job = job_view(op, start)
+    job = _in_reservation(site, op, start)
     found = _place(view, job, start)
     if found is None:
         ends = sorted(
             {end for node in view.nodes() for end, _, _, _ in node.running if end is not None and end > start}
         )
         for end in ends[:_MOST_ENDS]:
-            later = View(view.index, [_after(node, end) for node in view.nodes()], view.partitions(), [])
+            later = view.over([_after(node, end) for node in view.nodes()])
             found = _place(later, job, end)
             if found is not None:
                 start = end

@@ -20,11 +20,9 @@ class Gate(NamedTuple):
     reason: str = ""
 
 
-def may_use(one: Reservation, request: Request, *, admin: bool = False) -> bool:
+def may_use(one: Reservation, request: Request) -> bool:
     """Whether it lets in the job's user and account; root may use all."""
-    return admits(
-        rules(one), request.user, request.account, (request.group,), admin=admin or request.uid == 0
-    )
+    return admits(rules(one), request.user, request.account, (request.group,), admin=request.uid == 0)
 
 
 def gate(state: ClusterState, request: Request, now: float) -> Gate:
@@ -40,12 +38,12 @@ def gate(state: ClusterState, request: Request, now: float) -> Gate:
     return Gate(reason=reasons.RESERVATION)
 
 
-def obstacle(state: ClusterState, request: Request, *, admin: bool = False) -> str:
+def obstacle(state: ClusterState, request: Request) -> str:
     """Slurm's sentence for a submission whose reservations can none of them ever be used; "" = one can."""
     known = [state.reservations.get(name) for name in names(request.reservation)]
     if any(one is None for one in known):
         return NO_SUCH
-    if known and not any(one is not None and may_use(one, request, admin=admin) for one in known):
+    if known and not any(one is not None and may_use(one, request) for one in known):
         return NOT_YOURS
     return ""
 
