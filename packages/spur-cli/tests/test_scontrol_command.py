@@ -363,8 +363,42 @@ def test_by_job_name(cli, cluster):
 
 
 @pytest.mark.parametrize(
+    ("words", "wishes"),
+    [
+        (["TresPerJob=gres/gpu:4"], {"gres_total": ["gpu:4"]}),
+        (
+            ["TresPerTask=gres/gpu:h100:1", "TresPerJob="],
+            {"gres_per_task": ["gpu:h100:1"], "gres_total": ["none"]},
+        ),
+        (["CpusPerTres=gres/gpu:2", "MemPerTres=gpu:1G"], {"cpus_per_gpu": 2, "memory_per_gpu_mb": 1024}),
+        (["Contiguous=yes", "MinCPUsNode=4"], {"contiguous": True, "min_cpus": 4}),
+        (["MinTmpDiskNode=1G"], {"tmp_disk_mb": 1024}),
+        (
+            ["ReqSockets=2", "ReqCores=4", "ReqThreads=1"],
+            {"sockets_per_node": 2, "cores_per_socket": 4, "threads_per_core": 1},
+        ),
+        (["TimeMin=10"], {"time_min_secs": 600}),
+        (["OverSubscribe=yes"], {"oversubscribe": True}),
+    ],
+)
+def test_update_what_a_job_asks_for(cli, cluster, words, wishes):
+    assert cli("scontrol", "update", "JobId=39", *words) == (0, "", "")
+    assert cluster.last("UpdateJob").wishes == c.JobWishes(**wishes)
+
+
+@pytest.mark.parametrize("word", ["CpusPerTres=2", "MemPerTres=license/x:3", "Contiguous=maybe", "TimeMin=x"])
+def test_values_that_cannot_be(cli, cluster, word):
+    found = cli("scontrol", "update", "JobId=39", word)
+    assert found.code == 1
+    assert "Request aborted" in found.err
+
+
+@pytest.mark.parametrize(
     ("words", "fields"),
     [
+        (["TasksPerNode=2", "WCKey=k", "StdIn=f"], {"tasks_per_node": 2, "wckey": "k", "stdin_path": "f"}),
+        (["Deadline=now+1hour"], {"deadline_at": NOW + 3600}),
+        (["OverSubscribe=no"], {"exclusive": True}),
         (["TimeLimit=30"], {"time_limit_secs": 1800}),
         (["timelimit=+30"], {"time_limit_delta_secs": 1800}),
         (["TimeLimit=-10"], {"time_limit_delta_secs": -600}),
@@ -442,3 +476,40 @@ def test_down_nodes_print_every_line(cli, cluster):
     assert "State=DOWN* " in out
     assert "FreeMem=N/A" in out
     assert "BootTime=None SlurmdStartTime=None" in out
+
+
+def test_what_a_job_asks_for_is_shown(cli, peer):
+    job = c.JobInfo()
+    job.CopyFrom(JOB)
+    del job.gres[:]
+    job.tasks_per_node = 2
+    job.wishes.CopyFrom(
+        c.JobWishes(
+            gres_total=["gpu:h100:4"],
+            cpus_per_gpu=2,
+            memory_per_gpu_mb=3072,
+            ntasks_per_socket=1,
+            min_cpus=8,
+            sockets_per_node=2,
+            threads_per_core=1,
+            tmp_disk_mb=2048,
+            contiguous=True,
+            exclusive_user=True,
+            time_min_secs=600,
+        )
+    )
+    peer.answers["GetJobs"] = pb.GetJobsResponse(jobs=[job])
+    out = cli("scontrol", "show", "job", "39").out
+    for text in (
+        "TimeMin=00:10:00",
+        "ReqB:S:C:T=0:0:*:1",
+        "Socks/Node=2 NtasksPerN:B:S:C=2:0:1:* CoreSpec=*",
+        "MinCPUsNode=8 MinMemoryCPU=1000M MinTmpDiskNode=2G",
+        "OverSubscribe=USER Exclusive=USER Contiguous=1",
+        "   CpusPerTres=gres/gpu:2\n   MemPerTres=gres/gpu:3072\n   TresPerJob=gres/gpu:h100:4\n",
+    ):
+        assert text in out, out
+    letters = cli("squeue", "-h", "-t", "all", "-o", "%b %H %I %J %z %h %d %c %O").out
+    assert letters == "N/A 2 * 1 2:*:1 USER 2G 8 1\n"
+    names = "tres-per-job:|,cpus-per-tres:|,MinTime:|,NTPerSocket:|,NTPerCore:|,Exclusive:|"
+    assert cli("squeue", "-h", "-t", "all", "-O", names).out == "gres/gpu:h100:4|gres/gpu:2|10:00|1|*|USER|\n"

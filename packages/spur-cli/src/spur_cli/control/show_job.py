@@ -3,9 +3,8 @@
 from typing import TYPE_CHECKING
 
 from spur_cli.control.layout import Style, null, record
-from spur_cli.queue import names
+from spur_cli.queue import names, shape
 from spur_core.grammar import duration, filepattern
-from spur_core.grammar.size import format_mem
 
 if TYPE_CHECKING:
     from spur_proto import common_pb2
@@ -57,13 +56,16 @@ def _times(job: "Job", style: Style) -> list[str]:
     limit = "Partition_Limit"
     if job.HasField("time_limit_secs"):
         limit = duration.limit_long(names.time_limit(job))
+    least = "N/A"
+    if job.wishes.HasField("time_min_secs"):
+        least = duration.limit_long(job.wishes.time_min_secs)
     start = job.start_at if job.HasField("start_at") else 0.0
     end = job.end_at if job.HasField("end_at") else 0.0
     deadline = style.moment(job.deadline_at, "N/A") if job.HasField("deadline_at") else "N/A"
     suspended = style.moment(job.suspend_at, "None") if job.HasField("suspend_at") else "None"
     looked_at = style.moment(job.last_sched_at) if job.HasField("last_sched_at") else "Unknown"
     return [
-        f"RunTime={duration.long_form(job.run_secs)} TimeLimit={limit} TimeMin=N/A",
+        f"RunTime={duration.long_form(job.run_secs)} TimeLimit={limit} TimeMin={least}",
         f"SubmitTime={style.moment(job.submit_at)} EligibleTime={style.moment(job.eligible_at)}",
         f"AccrueTime={style.moment(job.eligible_at)}",
         f"StartTime={style.moment(start)} EndTime={style.moment(end)} Deadline={deadline}",
@@ -72,37 +74,48 @@ def _times(job: "Job", style: Style) -> list[str]:
 
 
 def _resources(job: "Job", style: Style) -> list[str]:
-    per_node = job.tasks_per_node if job.HasField("tasks_per_node") else 0
+    cores, threads = shape.number(job, "cores_per_socket"), shape.number(job, "threads_per_core")
     lines = [
         f"NumNodes={job.num_nodes or job.min_nodes} NumCPUs={job.num_cpus} NumTasks={job.num_tasks}"
-        f" CPUs/Task={max(job.cpus_per_task, 1)} ReqB:S:C:T=0:0:*:*",
+        f" CPUs/Task={max(job.cpus_per_task, 1)} ReqB:S:C:T=0:0:{cores}:{threads}",
         f"ReqTRES={null(job.req_tres)}",
         f"AllocTRES={null(job.alloc_tres)}",
-        f"Socks/Node=* NtasksPerN:B:S:C={per_node}:0:*:* CoreSpec=*",
+        f"Socks/Node={shape.number(job, 'sockets_per_node')} NtasksPerN:B:S:C={shape.tasks_of_parts(job)}"
+        " CoreSpec=*",
     ]
     if style.detail:
-        if job.gres:
-            lines.append(f"JOB_GRES={','.join(job.gres)}")
+        asked = [*job.gres, *job.wishes.gres_total, *job.wishes.gres_per_task, *job.wishes.gres_per_socket]
+        if asked:
+            lines.append(f"JOB_GRES={held_gres(job) or ','.join(asked)}")
         for part in job.slices:
             held = ",".join(
                 f"{item.name}:{item.type}:{item.count}" if item.type else f"{item.name}:{item.count}"
                 for item in part.gres
             )
             lines.append(f"  Nodes={part.node} CPUs={part.cpus} Mem={part.memory_mb} GRES={held}")
-    if job.HasField("memory_per_cpu_mb"):
-        memory = f"MinMemoryCPU={format_mem(job.memory_per_cpu_mb)}"
-    else:
-        memory = f"MinMemoryNode={format_mem(job.memory_per_node_mb)}"
-    cpus = max(job.cpus_per_task, 1) * max(per_node, 1)
-    lines.append(f"MinCPUsNode={cpus} {memory} MinTmpDiskNode=0")
+    memory = "MinMemoryCPU" if job.HasField("memory_per_cpu_mb") else "MinMemoryNode"
+    lines.append(
+        f"MinCPUsNode={shape.min_cpus(job)} {memory}={shape.min_memory(job)}"
+        f" MinTmpDiskNode={shape.min_tmp_disk(job)}"
+    )
     return lines
 
 
+def held_gres(job: "Job") -> str:
+    """What the job has on all its nodes together, `gpu:h100:4`."""
+    total: dict[str, int] = {}
+    for part in job.slices:
+        for item in part.gres:
+            name = f"{item.name}:{item.type}" if item.type else item.name
+            total[name] = total.get(name, 0) + item.count
+    return ",".join(f"{name}:{count}" for name, count in total.items())
+
+
 def _rest(job: "Job", style: Style) -> list[str]:
-    shared, exclusive = ("NO", "YES") if job.exclusive else ("OK", "NO")
     lines = [
         f"Features={null(job.constraint)} DelayBoot=00:00:00",
-        f"OverSubscribe={shared} Exclusive={exclusive} Contiguous=0 Licenses=(null) LicensesAlloc=(null)"
+        f"OverSubscribe={shape.over_subscribe(job)} Exclusive={shape.exclusive(job)}"
+        f" Contiguous={int(job.wishes.contiguous)} Licenses=(null) LicensesAlloc=(null)"
         " Network=(null)",
         f"Command={null(job.command)}",
     ]
@@ -118,8 +131,7 @@ def _rest(job: "Job", style: Style) -> list[str]:
             f"StdIn={expanded(job.stdin_path, job) if job.stdin_path else '/dev/null'}",
             f"StdOut={expanded(job.stdout_path, job)}",
         ]
-    if job.gres:
-        lines.append(f"TresPerNode={names.gres_text(list(job.gres))}")
+    lines += [f"{name}={text}" for name, text in shape.tres(job).items()]
     return lines
 
 

@@ -94,6 +94,51 @@ def _gres(value: str) -> Fields:
     return {"gres": format_gres(parse_gres(value.replace("gres/", "").replace("gres:", "")))}
 
 
+def _wish(field: str, parse: Callable[[str], Any]) -> Callable[[str], Fields]:
+    """A value that stands among the wishes."""
+    return lambda value: {"wishes": {field: parse(value)}}
+
+
+def _gres_list(value: str) -> list[str]:
+    """What is asked for; an empty value asks for nothing."""
+    return [_gres(value or "none")["gres"] or "none"]
+
+
+def _of_gpus(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """`gres/gpu:4` or `gpu:4`."""
+
+    def parsed(value: str) -> int:
+        name, colon, count = (
+            value.replace("=", ":").removeprefix("gres/").removeprefix("gres:").partition(":")
+        )
+        if name != "gpu" or not colon:
+            raise GrammarError(f"Invalid value, use gres/gpu:N: {value}")
+        return parse(count)
+
+    return parsed
+
+
+def _mebibytes(option: str) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        from spur_core.grammar.size import parse_mem
+
+        return parse_mem(value, option)
+
+    return parse
+
+
+def _seconds(value: str) -> int:
+    from spur_core.grammar.timelimit import parse_time_limit
+
+    return parse_time_limit(value, "TimeMin") or 0
+
+
+def _shared(value: str) -> Fields:
+    """`OverSubscribe=`: yes asks for sharing, no for whole nodes."""
+    yes = _yes_no(value)
+    return {"exclusive": not yes, "wishes": {"oversubscribe": yes}}
+
+
 def _text(field: str) -> Callable[[str], Fields]:
     return lambda value: {field: value}
 
@@ -107,27 +152,44 @@ JOB_KEYS: dict[str, Callable[[str], Fields]] = {
     "account": _text("account"),
     "arraytaskthrottle": _number("array_throttle"),
     "comment": _text("comment"),
+    "contiguous": _wish("contiguous", _yes_no),
+    "cpuspertres": _wish("cpus_per_gpu", _of_gpus(_whole)),
     "cpuspertask": _number("cpus_per_task"),
     "dependency": _text("dependency"),
     "excnodelist": _text("exc_nodelist"),
     "features": _text("constraint"),
     "gres": _gres,
     "jobname": _text("name"),
+    "mempertres": _wish("memory_per_gpu_mb", _of_gpus(_mebibytes("MemPerTres"))),
+    "mincpusnode": _wish("min_cpus", _whole),
     "minmemorycpu": _memory("memory_per_cpu_mb", "MinMemoryCPU"),
     "minmemorynode": _memory("memory_per_node_mb", "MinMemoryNode"),
+    "mintmpdisknode": _wish("tmp_disk_mb", _mebibytes("MinTmpDiskNode")),
     "name": _text("name"),
     "nodelist": _text("req_nodelist"),
     "numnodes": _nodes,
     "numtasks": _number("num_tasks"),
+    "oversubscribe": _shared,
     "partition": _text("partition"),
     "priority": _number("priority"),
     "qos": _text("qos"),
+    "reqcores": _wish("cores_per_socket", _whole),
     "reqnodelist": _text("req_nodelist"),
     "reqnodes": _nodes,
+    "reqsockets": _wish("sockets_per_node", _whole),
+    "reqthreads": _wish("threads_per_core", _whole),
     "requeue": lambda value: {"requeue": _yes_no(value)},
+    "shared": _shared,
     "stderr": _text("stderr_path"),
+    "stdin": _text("stdin_path"),
     "stdout": _text("stdout_path"),
+    "taskspernode": _number("tasks_per_node"),
+    "timemin": _wish("time_min_secs", _seconds),
+    "tresperjob": _wish("gres_total", _gres_list),
     "trespernode": _gres,
+    "trespersocket": _wish("gres_per_socket", _gres_list),
+    "trespertask": _wish("gres_per_task", _gres_list),
+    "wckey": _text("wckey"),
     "workdir": _text("work_dir"),
 }
 
@@ -147,6 +209,10 @@ def job_fields(pair: Pair, now: float) -> Fields:
         from spur_core.grammar.instant import parse_instant
 
         return {"begin_at": parse_instant(pair.value, now)}
+    if pair.key == "deadline":
+        from spur_core.grammar.instant import parse_instant
+
+        return {"deadline_at": parse_instant(pair.value, now) if pair.value not in ("", "0", "none") else 0.0}
     if pair.key == "nice":
         from spur_core.grammar.counts import parse_nice
 
@@ -181,7 +247,10 @@ def _job(ctx: Context, connect: Connect, first: Pair, rest: list[Pair]) -> int:
     fields: Fields = {}
     for pair in rest:
         try:
-            fields.update(job_fields(pair, ctx.clock()))
+            found = job_fields(pair, ctx.clock())
+            if "wishes" in found:
+                found["wishes"] = {**fields.get("wishes", {}), **found["wishes"]}
+            fields.update(found)
         except GrammarError as error:
             raise Stop(1, error.text, "Request aborted") from None
     if not fields:

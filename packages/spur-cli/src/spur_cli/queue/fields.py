@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spur_cli.queue import names
+from spur_cli.queue import names, shape
 from spur_core.grammar import duration
 from spur_core.grammar.instant import format_timestamp
-from spur_core.grammar.size import format_mem
 
 if TYPE_CHECKING:
     from spur_proto import common_pb2
@@ -62,12 +61,6 @@ def _end(job: "Job", view: View) -> str:
     return "N/A"
 
 
-def _memory(job: "Job", view: View) -> str:
-    if job.HasField("memory_per_cpu_mb"):
-        return format_mem(job.memory_per_cpu_mb, noconvert=view.noconvert)
-    return format_mem(job.memory_per_node_mb, noconvert=view.noconvert)
-
-
 def _array_id(job: "Job", view: View) -> str:
     return str(job.array_job_id if job.HasField("array_job_id") else job.job_id)
 
@@ -82,9 +75,18 @@ def _start(job: "Job", view: View) -> str:
     return view.moment(job.start_at) if job.HasField("start_at") else "N/A"
 
 
-def _min_cpus(job: "Job", view: View) -> str:
-    per_node = job.tasks_per_node if job.HasField("tasks_per_node") else 1
-    return str(max(job.cpus_per_task, 1) * per_node)
+def _tres(name: str) -> Text:
+    return lambda job, view: shape.tres(job).get(name, "N/A")
+
+
+def _number(field: str) -> Text:
+    return lambda job, view: shape.number(job, field)
+
+
+def _least_time(job: "Job", view: View) -> str:
+    if not job.wishes.HasField("time_min_secs"):
+        return "NOT_SET"
+    return duration.limit_squeue(job.wishes.time_min_secs)
 
 
 def _nodes(job: "Job", view: View) -> str:
@@ -107,12 +109,12 @@ ROWS: tuple[tuple[str, str, str, Text], ...] = (
         "b",
         "gres tres-per-node",
         "TRES_PER_NODE",
-        lambda j, v: names.gres_text(list(j.gres)) or "N/A",
+        _tres("TresPerNode"),
     ),
     ("B", "batchhost", "EXEC_HOST", lambda j, v: j.batch_host or "n/a"),
-    ("c", "mincpus", "MIN_CPUS", _min_cpus),
+    ("c", "mincpus", "MIN_CPUS", lambda j, v: str(shape.min_cpus(j))),
     ("C", "numcpus", "CPUS", lambda j, v: str(j.num_cpus)),
-    ("d", "mintmpdisk", "MIN_TMP_DISK", lambda j, v: "0"),
+    ("d", "mintmpdisk", "MIN_TMP_DISK", lambda j, v: shape.min_tmp_disk(j, noconvert=v.noconvert)),
     ("D", "numnodes", "NODES", _nodes),
     ("e", "endtime", "END_TIME", _end),
     ("E", "dependency", "DEPENDENCY", lambda j, v: _null(j.dependency)),
@@ -120,22 +122,22 @@ ROWS: tuple[tuple[str, str, str, Text], ...] = (
     ("F", "arrayjobid", "ARRAY_JOB_ID", _array_id),
     ("g", "groupname", "GROUP", lambda j, v: j.group or str(j.gid)),
     ("G", "groupid", "GROUP", lambda j, v: str(j.gid)),
-    ("h", "oversubscribe shared", "OVER_SUBSCRIBE", lambda j, v: "NO" if j.exclusive else "OK"),
-    ("H", "sockets", "SOCKETS_PER_NODE", lambda j, v: "*"),
+    ("h", "oversubscribe shared", "OVER_SUBSCRIBE", lambda j, v: shape.over_subscribe(j)),
+    ("H", "sockets", "SOCKETS_PER_NODE", _number("sockets_per_node")),
     ("i", "jobarrayid", "JOBID", lambda j, v: names.display_id(j, v.bits)),
-    ("I", "cores", "CORES_PER_SOCKET", lambda j, v: "*"),
+    ("I", "cores", "CORES_PER_SOCKET", _number("cores_per_socket")),
     ("j", "name", "NAME", lambda j, v: j.name),
-    ("J", "threads", "THREADS_PER_CORE", lambda j, v: "*"),
+    ("J", "threads", "THREADS_PER_CORE", _number("threads_per_core")),
     ("k", "comment", "COMMENT", lambda j, v: _null(j.comment)),
     ("K", "arraytaskid", "ARRAY_TASK_ID", _task),
     ("l", "timelimit", "TIME_LIMIT", _limit),
     ("L", "timeleft", "TIME_LEFT", _left),
-    ("m", "minmemory", "MIN_MEMORY", _memory),
+    ("m", "minmemory", "MIN_MEMORY", lambda j, v: shape.min_memory(j, noconvert=v.noconvert)),
     ("M", "timeused", "TIME", lambda j, v: duration.squeue_form(j.run_secs)),
     ("n", "reqnodes", "REQ_NODES", lambda j, v: j.req_nodelist),
     ("N", "nodelist", "NODELIST", lambda j, v: j.nodelist),
     ("o", "command", "COMMAND", lambda j, v: _null(j.command)),
-    ("O", "contiguous", "CONTIGUOUS", lambda j, v: "0"),
+    ("O", "contiguous", "CONTIGUOUS", lambda j, v: str(int(j.wishes.contiguous))),
     ("p", "priority", "PRIORITY", lambda j, v: f"{j.priority / 4294967295:.14f}"),
     ("P", "partition", "PARTITION", lambda j, v: j.partition),
     ("q", "qos", "QOS", lambda j, v: _null(j.qos)),
@@ -156,7 +158,7 @@ ROWS: tuple[tuple[str, str, str, Text], ...] = (
     ("X", "corespec", "CORE_SPEC", lambda j, v: "N/A"),
     ("y", "nice", "NICE", lambda j, v: str(j.nice)),
     ("Y", "schednodes", "SCHEDNODES", lambda j, v: "(null)"),
-    ("z", "sct", "S:C:T", lambda j, v: "*:*:*"),
+    ("z", "sct", "S:C:T", lambda j, v: shape.sockets_cores_threads(j)),
     ("Z", "workdir", "WORK_DIR", lambda j, v: j.work_dir),
     ("", "allocnodes", "ALLOC_NODES", lambda j, v: j.submit_host or "N/A"),
     ("", "batchflag", "BATCH_FLAG", lambda j, v: str(int(j.batch))),
@@ -187,7 +189,15 @@ ROWS: tuple[tuple[str, str, str, Text], ...] = (
     ("", "stdin", "STDIN", lambda j, v: j.stdin_path or "/dev/null"),
     ("", "stdout", "STDOUT", lambda j, v: j.stdout_path),
     ("", "tres-alloc tres", "TRES_ALLOC", lambda j, v: j.alloc_tres or "N/A"),
-    ("", "exclusive", "EXCLUSIVE", lambda j, v: "YES" if j.exclusive else "NO"),
+    ("", "exclusive", "EXCLUSIVE", lambda j, v: shape.exclusive(j)),
+    ("", "mintime", "MIN_TIME", _least_time),
+    ("", "ntpersocket", "NTASKS_PER_SOCKET", _number("ntasks_per_socket")),
+    ("", "ntpercore", "NTASKS_PER_CORE", _number("ntasks_per_core")),
+    ("", "tres-per-job", "TRES_PER_JOB", _tres("TresPerJob")),
+    ("", "tres-per-socket", "TRES_PER_SOCKET", _tres("TresPerSocket")),
+    ("", "tres-per-task", "TRES_PER_TASK", _tres("TresPerTask")),
+    ("", "cpus-per-tres", "CPUS_PER_TRES", _tres("CpusPerTres")),
+    ("", "mem-per-tres", "MEM_PER_TRES", _tres("MemPerTres")),
 )
 
 

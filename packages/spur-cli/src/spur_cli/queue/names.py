@@ -74,8 +74,3 @@ def nodes_or_reason(job: "common_pb2.JobInfo") -> str:
 def time_limit(job: "common_pb2.JobInfo") -> int | None:
     """Seconds, None for no limit.  Only meaningful when the field is set."""
     return None if job.time_limit_secs == UNLIMITED else job.time_limit_secs
-
-
-def gres_text(items: "list[str]", prefix: str = "gres/") -> str:
-    """`gres/gpu:2,gres/shard:4`, "" for none."""
-    return ",".join(prefix + item for item in items)

@@ -200,6 +200,12 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
     if refusal := _forbidden(state, op, job, changes):
         return refusal
     request = _consistent(msgspec.structs.replace(job.request, **changes), changes)
+    if (
+        request.time_min is not None
+        and request.time_limit is not None
+        and request.time_min > request.time_limit
+    ):
+        return Refusal("bad_request", "Requested time limit is invalid (missing or exceeds some limit)")
     changed = msgspec.structs.replace(job, request=request)
     if not pending:
         return changed
