@@ -23,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from spur_auth import mint
 from spur_ctld.replication import certs, wire
 from spur_ctld.replication.types import Append, AppendReply, Entry, HeartbeatReply, Position
+from spur_ctld.state.versions import COMMAND_VERSION
 from spur_proto import agent_pb2, agent_pb2_grpc, common_pb2, controller_pb2_grpc
 from spur_proto import controller_pb2 as pb
 from spur_proto import raft_internal_pb2 as raft
@@ -92,7 +93,7 @@ class Group:
         """The greeting of a member."""
         meta = json.loads((self.folder / "state" / f"spurctld-{src}" / "raft" / "meta").read_text())
         given = {"cluster_id": meta["cluster_id"], "members_hash": meta["members_hash"], **other}
-        return raft.Hello(**{"src": src, "dst": dst, "command_version": 1, **given})
+        return raft.Hello(**{"src": src, "dst": dst, "command_version": COMMAND_VERSION, **given})
 
     @contextlib.contextmanager
     def door(self, dst: int, tls: Tls | None) -> Iterator[Any]:

@@ -93,7 +93,7 @@ class Controller:
         if auth.plugin == "none":
             key = None
         self.machine = LogMachine()
-        self.member_id, self.node = build_node(config, state_dir, self.machine, fatal)
+        self.member_id, self.node = build_node(config, state_dir, self.machine, fatal, clock)
         self.ledger = Ledger(lambda: self.machine.state, self.node, paranoid=paranoid)
         gate_rules = rules(auth.plugin, auth.mode, key, os.getuid())
         self._credentials = Credentials(key, config.cluster_name, clock)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EXIT_FAILED = 1
+#: The log or the group is of a newer release (`replication.api`, which is not imported for `--help`).
+EXIT_TOO_OLD = 78
+TOO_NEW = "too_new"
 
 
 #: The Slurm whose commands and answers this is; scripts look at it.
@@ -47,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the controller until SIGTERM or SIGINT; returns the exit code."""
     try:
         faults.arm(os.environ)
+        _be_older()
         words = list(sys.argv[1:] if argv is None else argv)
         if words[:1] == ["raft"]:
             from spur_ctld.raft_tools.cli import run
@@ -55,9 +59,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _main(options.parse(words))
     except SpurError as error:
         _complain(_problems(error))
-        return EXIT_FAILED
+        return EXIT_TOO_OLD if error.code == TOO_NEW else EXIT_FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _be_older() -> None:
+    """In tests of upgrades this process may have to behave as an older release."""
+    if "SPUR_TEST_COMMAND_VERSION" in os.environ:
+        from spur_ctld.state import versions
+
+        versions.pretend(os.environ)
 
 
 def _main(opts: options.Options) -> int:
@@ -153,8 +165,13 @@ def announce(address: str) -> None:
 
 def _fatal(error: BaseException) -> None:
     """The log cannot be trusted any more: end at once, with a code of its own, and let nothing more out."""
-    from spur_ctld.replication.api import EXIT_STORAGE
+    from spur_ctld.replication.api import EXIT_STORAGE, TooNew
 
+    if isinstance(error, TooNew):
+        # The log is in order, but what follows in it is for a newer release.
+        sys.stderr.write(f"spurctld: fatal: {error.text}\n")
+        sys.stderr.flush()
+        os._exit(EXIT_TOO_OLD)
     sys.stderr.write(f"spurctld: fatal: the log cannot be written any more: {error}\n")
     sys.stderr.flush()
     os._exit(EXIT_STORAGE)

@@ -30,9 +30,16 @@ def problems(config: Config, member_id: int, state_dir: Path) -> list[str]:
 
 
 def build_node(
-    config: Config, state_dir: Path, machine: LogMachine, fatal: Callable[[BaseException], None]
+    config: Config,
+    state_dir: Path,
+    machine: LogMachine,
+    fatal: Callable[[BaseException], None],
+    wall: Callable[[], float] = time.time,
 ) -> tuple[int, Node]:
     """(id of this controller, its replication node); one that is alone opens no port for it.
+
+    Args:
+        wall: seconds since the epoch; members compare their clocks.
 
     Raises:
         ConfigError: this host's place in the group cannot be told, its certificates cannot be used, or
@@ -43,7 +50,12 @@ def build_node(
     if len(members) == 1:
         # An address in the list of peers is for others, of whom there are none.
         return own, Node(
-            state_dir, machine, fatal=fatal, version=__version__, command_version=versions.known()
+            state_dir,
+            machine,
+            fatal=fatal,
+            version=__version__,
+            command_version=versions.known(),
+            commands=machine,
         )
     found_problems = problems(config, own, state_dir)
     if found_problems:
@@ -59,5 +71,6 @@ def build_node(
         cluster_id=certs.cluster_id(tls / certs.CA_CERT),
         command_version=versions.known(),
         version=__version__,
-        check=machine.check,
+        commands=machine,
+        wall=wall,
     )

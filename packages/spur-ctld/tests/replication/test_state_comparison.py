@@ -85,6 +85,14 @@ async def test_a_member_that_was_set_back_is_named_by_the_leader(group, until, c
     await group.start(back)
     await until(lambda: f"member_forgot member={back} acknowledged=" in caplog.text)
     assert "spurctld raft seed" in caplog.text
+    (alarm,) = leader.alarms()
+    assert alarm.startswith(f"controller {back} no longer holds what it acknowledged, up to entry ")
+    assert "spurctld raft seed" in alarm
+    before = caplog.text.count("member_forgot")
+    leader._comparing.begin()
+    await until(lambda: leader._comparing._task is None)
+    assert caplog.text.count("member_forgot") == before, "once in the log"
+    assert leader.alarms() == [alarm], "for as long as it is so"
 
 
 async def test_a_member_alone_asks_nobody(start_node, until) -> None:

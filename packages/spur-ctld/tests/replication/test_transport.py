@@ -50,6 +50,12 @@ class Taker:
     def digests(self, member, digests) -> None:
         pass
 
+    def greet(self, hello: pb.Hello) -> None:
+        pass
+
+    def greeted(self, member: Member, hello: pb.Hello) -> None:
+        pass
+
     def connected(self) -> None:
         pass
 

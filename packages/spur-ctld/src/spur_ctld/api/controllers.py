@@ -70,6 +70,7 @@ class Controllers:
             applied=node.applied,
             leader_silent_secs=node.seconds_since_leader(),
             alarms=node.alarms(),
+            command_version=self.site.ledger.state.command_version,
         )
 
     async def Takeover(self, request: pb.TakeoverRequest, context: Any) -> Any:

@@ -12,6 +12,7 @@ import grpc
 
 from spur_core.config import group
 from spur_core.errors import ConfigError, StateError
+from spur_ctld import __version__
 from spur_ctld.raft_tools.place import Place
 from spur_ctld.replication import certs
 from spur_ctld.replication.files import Files
@@ -20,6 +21,7 @@ from spur_ctld.replication.meta import Member, hash_members
 from spur_ctld.replication.recovery import init_directory
 from spur_ctld.replication.seeding import first_state
 from spur_ctld.replication.tls import Tls, read_tls
+from spur_ctld.state import versions
 from spur_proto import raft_internal_pb2 as pb
 from spur_proto.raft_internal_pb2_grpc import RaftInternalStub
 
@@ -82,7 +84,14 @@ def certificate_problems(place: Place) -> list[str]:
 def ask(place: Place, cluster_id: str, secs: float) -> Iterator[tuple[Member, pb.StatusReply | str]]:
     """How each other member is; a text says why it does not answer.  `secs`: the time that one may take."""
     own = next(member for member in place.members if member.id == place.member_id)
-    identity = Identity(cluster_id, place.member_id, hash_members(place.members), own.client)
+    identity = Identity(
+        cluster_id,
+        place.member_id,
+        hash_members(place.members),
+        own.client,
+        versions.known(),
+        __version__,
+    )
     tls = read_tls(group.tls_dir(place.config, place.state_dir))
     for member in place.members:
         if member.id != place.member_id:

@@ -3,7 +3,7 @@
 `spur_ctld.replication.node.Node` is the `Replicator`; the controller's state is the `StateMachine`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,6 +15,7 @@ from spur_ctld.replication.errors import (
     NotLeader,
     Overloaded,
     TooLarge,
+    TooNew,
     Unknown,
 )
 from spur_ctld.replication.roles import Role
@@ -23,6 +24,7 @@ from spur_ctld.replication.types import Entry, HardState, Position
 __all__ = [
     "EXIT_STORAGE",
     "BadSnapshot",
+    "Commands",
     "CorruptLog",
     "Dropped",
     "LeaderChange",
@@ -38,6 +40,7 @@ __all__ = [
     "StateMachine",
     "Stored",
     "TooLarge",
+    "TooNew",
     "Unknown",
 ]
 
@@ -53,6 +56,9 @@ class StateMachine(Protocol):
 
         Deterministic: no clock, randomness, input, output or environment.  Never raises: an exception here
         ends the process, because every member would meet it at the same index.
+
+        Raises:
+            TooNew: the command is of a newer release; nothing of it is done, and the process ends.
         """
 
     def freeze(self) -> Iterator[bytes]:
@@ -63,7 +69,25 @@ class StateMachine(Protocol):
         """
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Replace the whole state by what `freeze` gave; no chunks = the empty state."""
+        """Replace the whole state by what `freeze` gave; no chunks = the empty state.
+
+        Raises:
+            TooNew: a newer release wrote it.
+        """
+
+
+class Commands(Protocol):
+    """What the state machine says of commands before they are applied."""
+
+    @property
+    def version(self) -> int:
+        """Version of commands that the group uses, by the state as it is now; it never falls."""
+
+    def check(self, cmd: bytes) -> object:
+        """Raises SpurError for bytes of another member that are no command, or one that not all know."""
+
+    def foresee(self, commands: Iterable[bytes]) -> None:
+        """Raises TooNew when a log that is about to be applied goes on with a newer release's commands."""
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -232,7 +256,8 @@ class Replicator(Protocol):
         """
 
     def alarms(self) -> list[str]:
-        """What must not be and needs people, one line each: members that hold different states."""
+        """What must not be and needs people, one line each: members that hold different states, or less than
+        they acknowledged, and clocks that differ."""
 
     def metrics(self) -> Metrics:
         """A consistent set of numbers."""

@@ -1,8 +1,8 @@
-"""Members compare their states: after each own snapshot the others are asked for their digests.
+"""Members compare their states and clocks: when one of them comes, after each own snapshot, and now and then.
 
-They are asked when one of them comes as well.  A leader then also sees whether a member holds less than it
-once acknowledged: somebody gave it an older copy of its directory.  Such a member is not filled,
-for what it says of its log contradicts what it said before; only `spurctld raft seed` mends that.
+A leader then also sees whether a member holds less than it once acknowledged: somebody gave it an older copy
+of its directory.  Such a member is not filled, for what it says of its log contradicts what it said before;
+only `spurctld raft seed` mends that.
 
 Whoever is second at a place of the log sees a difference, and so does the one it asks.
 """
@@ -14,6 +14,7 @@ from typing import Final
 
 from grpc import aio
 
+from spur_ctld.replication.clocks import Clocks
 from spur_ctld.replication.digests import DigestBook
 from spur_ctld.replication.meta import Member
 from spur_ctld.replication.transport import Transport
@@ -21,6 +22,7 @@ from spur_proto import raft_internal_pb2 as pb
 
 _log = logging.getLogger(__name__)
 _SECS: Final = 5.0
+_OLDER: Final = "it has an older directory: stop it, move that away and run `spurctld raft seed` there"
 
 
 class Comparing:
@@ -28,6 +30,8 @@ class Comparing:
 
     Args:
         match: the last entry that a member acknowledged to this leader; 0 when this member does not lead.
+        wall: seconds since the epoch.
+        secs: between two rounds.
     """
 
     def __init__(
@@ -37,12 +41,21 @@ class Comparing:
         book: DigestBook,
         others: Sequence[Member],
         match: Callable[[int], int],
+        clocks: Clocks,
+        wall: Callable[[], float],
+        secs: float,
     ) -> None:
         self._loop = loop
         self._transport = transport
         self._book = book
         self._others = others
         self._match = match
+        self._clocks = clocks
+        self._wall = wall
+        self._secs = secs
+        #: Member -> entry that it acknowledged and does not hold.
+        self._forgot: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._again = False
 
@@ -51,10 +64,15 @@ class Comparing:
         if self._task is not None:
             self._again = True
             return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._secs, self.begin)
         self._task = self._loop.create_task(self._rounds())
 
     async def stop(self) -> None:
         """Ask nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -72,20 +90,32 @@ class Comparing:
     async def _ask(self, member: int) -> None:
         # Before the question: what is acknowledged while the answer travels is no contradiction.
         match = self._match(member)
+        asked, began = self._wall(), self._loop.time()
         try:
             reply = await self._transport.peer(member).status(_SECS, wire(self._book.own()))
         except aio.AioRpcError as error:
             _log.debug("not_compared member=%d error=%r", member, error.details())
         else:
+            self._clocks.measured(member, asked, reply.hello.wall_clock, self._loop.time() - began)
             self._book.heard(member, unwired(reply.digests))
             if reply.last_index < match and self._match(member) >= match:
-                _log.critical(
-                    "member_forgot member=%d acknowledged=%d holds=%d error=%r",
-                    member,
-                    match,
-                    reply.last_index,
-                    "it has an older directory: stop it, move that away and run `spurctld raft seed` there",
-                )
+                self._miss(member, match, reply.last_index)
+            elif reply.last_index >= self._forgot.get(member, 0):
+                self._forgot.pop(member, None)
+
+    def _miss(self, member: int, match: int, holds: int) -> None:
+        if member not in self._forgot:
+            _log.critical(
+                "member_forgot member=%d acknowledged=%d holds=%d error=%r", member, match, holds, _OLDER
+            )
+        self._forgot[member] = match
+
+    def alarms(self) -> list[str]:
+        """What needs people."""
+        return [
+            f"controller {member} no longer holds what it acknowledged, up to entry {index}: {_OLDER}"
+            for member, index in sorted(self._forgot.items())
+        ] + self._clocks.alarms()
 
 
 def wire(digests: Iterable[tuple[int, str]]) -> list[pb.StateDigest]:

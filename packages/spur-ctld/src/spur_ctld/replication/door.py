@@ -3,9 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import grpc
+
 from spur_ctld.replication import comparing, forwarding, wire
-from spur_ctld.replication.errors import NotLeader
+from spur_ctld.replication.errors import NotLeader, TooNew
+from spur_ctld.replication.identity import Identity, Refused
 from spur_ctld.replication.inbox import Inbox
+from spur_ctld.replication.meta import Member
 from spur_ctld.replication.roles import Role
 from spur_ctld.replication.shared import Shared
 from spur_ctld.replication.transfer import Receiving
@@ -22,22 +26,61 @@ class Door:
     Args:
         enter: proposes another member's command here, or raises.
         silent: seconds since the leader was heard.
+        identity: this member's.
+        used: version of commands that the group uses.
+        wall: seconds since the epoch.
     """
 
     def __init__(
-        self, shared: Shared, inbox: Inbox, member: int, enter: Enter, silent: Callable[[], float]
+        self,
+        shared: Shared,
+        inbox: Inbox,
+        enter: Enter,
+        silent: Callable[[], float],
+        identity: Identity,
+        used: Callable[[], int],
+        wall: Callable[[], float],
     ) -> None:
         self._shared = shared
         self._inbox = inbox
         self._enter = enter
         self._silent = silent
-        self._receiving = Receiving(shared, member, self._received)
+        self._receiving = Receiving(shared, identity.id, self._received)
+        self._identity = identity
+        self._used = used
+        self._wall = wall
         #: Called when a stream to a member opened.
         self.came: Callable[[], None] = lambda: None
 
     async def stop(self) -> None:
         """Give up a snapshot that is arriving."""
         await self._receiving.stop()
+
+    # --- greetings ----------------------------------------------------------------------------------------
+
+    def greet(self, hello: pb.Hello) -> None:
+        """See `Receiver.greet`."""
+        hello.wall_clock = self._wall()
+        hello.group_command_version = self._used()
+
+    def greeted(self, member: Member, hello: pb.Hello) -> None:
+        """See `Receiver.greeted`: a release that is too old for the group takes no part, here or there."""
+        own, used = self._identity.command_version, self._used()
+        if hello.group_command_version > own:
+            group = (
+                f"the group uses command version {hello.group_command_version}, says controller {member.id}"
+            )
+            self._shared.fail(TooNew(f"{group}, and this release knows up to {own}"))
+            raise Refused(
+                grpc.StatusCode.FAILED_PRECONDITION, f"this release knows commands up to {own} only"
+            )
+        if hello.command_version < used:
+            raise Refused(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"the group uses command version {used}, and controller {member.id} runs a release"
+                f" ({hello.version or 'unknown'}) that knows up to {hello.command_version}: install the newer"
+                " one there and start it again",
+            )
 
     # --- messages -----------------------------------------------------------------------------------------
 

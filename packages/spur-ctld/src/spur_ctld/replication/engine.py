@@ -16,7 +16,7 @@ from spur_core.errors import StateError
 from spur_ctld.replication.announcer import Announcer
 from spur_ctld.replication.core import FROM_LEADER
 from spur_ctld.replication.disk import Disk
-from spur_ctld.replication.errors import NotLeader
+from spur_ctld.replication.errors import NotLeader, TooNew
 from spur_ctld.replication.forwarding import Forwarder
 from spur_ctld.replication.inbox import Inbox
 from spur_ctld.replication.roles import Role
@@ -218,6 +218,8 @@ class Engine:
             if entry.data is not None:
                 try:
                     result = machine.apply(entry.index, entry.data)
+                except TooNew:
+                    raise
                 except Exception as error:
                     raise StateError(f"applying entry {entry.index} failed: {error!r}") from error
                 room.applied(entry.index, entry.term, result)

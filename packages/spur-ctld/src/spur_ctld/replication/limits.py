@@ -22,6 +22,7 @@ class Limits(msgspec.Struct, frozen=True):
         outbox_messages, outbox_bytes: messages that wait for the stream to one member; more are dropped.
         snapshot_rate: bytes per second of a snapshot on its way to another member.
         forward_calls: calls to the leader at a time.
+        compare_secs: between two comparisons with the other members.
     """
 
     command_bytes: int = 8 << 20
@@ -44,3 +45,4 @@ class Limits(msgspec.Struct, frozen=True):
     outbox_bytes: int = 32 << 20
     snapshot_rate: int = 64 << 20
     forward_calls: int = 2
+    compare_secs: float = 30.0

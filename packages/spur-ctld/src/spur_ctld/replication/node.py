@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,16 @@ from grpc import aio
 from spur_core.errors import ConfigError, SpurError, StateError
 from spur_ctld.replication import watchdog
 from spur_ctld.replication.announcer import Announcer
-from spur_ctld.replication.api import LeaderChange, MemberView, Metrics, Restored, RoleChange, StateMachine
+from spur_ctld.replication.api import (
+    Commands,
+    LeaderChange,
+    MemberView,
+    Metrics,
+    Restored,
+    RoleChange,
+    StateMachine,
+)
+from spur_ctld.replication.clocks import Clocks
 from spur_ctld.replication.comparing import Comparing
 from spur_ctld.replication.core import Core
 from spur_ctld.replication.digests import Difference, read_alarms, write_alarm
@@ -68,8 +78,9 @@ class Node:
         cluster_id: what the group's CA says; None = not compared.
         command_version: newest version of commands that the machine applies.
         version: of the program, for people.
-        check: raises SpurError for bytes that are no command; asked about what other members send, because
-            such bytes in the log would end every member.
+        commands: says of bytes of other members whether they may enter the log, where they would end every
+            member that does not know them; None = everything is a command of every version.
+        wall: seconds since the epoch.
     """
 
     def __init__(
@@ -88,7 +99,8 @@ class Node:
         cluster_id: str | None = None,
         command_version: int = 0,
         version: str = "",
-        check: Callable[[bytes], object] | None = None,
+        commands: Commands | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         if member_id not in {member.id for member in members}:
             raise ConfigError(f"[controller] node_id: controller {member_id} is not among the peers")
@@ -109,7 +121,9 @@ class Node:
         self._cluster_id = cluster_id
         self._command_version = command_version
         self._version = version
-        self._check = check
+        self._commands = commands
+        self._wall = wall
+        self._comparing: Comparing | None = None
         self._announcer = Announcer()
         self._scheduled = False
         self._started = False
@@ -164,6 +178,8 @@ class Node:
         snapshot, stored = opened.snapshot, opened.stored
         size = opened.snapshots.path(snapshot).stat().st_size if snapshot.index else 0
         self._machine.restore(opened.snapshots.read(snapshot) if snapshot.index else iter(()))
+        if self._commands is not None:
+            self._commands.foresee(entry.data for entry in stored.entries if entry.data is not None)
         self._core = Core(
             self._member_id,
             [member.id for member in self._members],
@@ -204,12 +220,20 @@ class Node:
             Sending(shared, transport),
         )
         others = [member for member in self._members if member.id != self._member_id]
-        self._comparing = Comparing(self._loop, transport, shared.digests, others, self._core.match)
-        self._snapshots.taken = self._comparing.begin
+        clocks = Clocks(self._member_id)
+        comparing = self._comparing = Comparing(
+            self._loop,
+            transport,
+            shared.digests,
+            others,
+            self._core.match,
+            clocks,
+            self._wall,
+            self._limits.compare_secs,
+        )
+        self._snapshots.taken = comparing.begin
         self._snapshots.in_touch = lambda: [one.id for one in others if transport.connected(one.id)]
         shared.digests.alarm = self._keep_alarm
-        self._door = Door(shared, inbox, self._member_id, self._enter_hop, self.seconds_since_leader)
-        self._door.came = self._comparing.begin
         identity = Identity(
             self._opened.meta.cluster_id,
             self._member_id,
@@ -218,6 +242,16 @@ class Node:
             self._command_version,
             self._version,
         )
+        self._door = Door(
+            shared,
+            inbox,
+            self._enter_hop,
+            self.seconds_since_leader,
+            identity,
+            lambda: self._commands.version if self._commands is not None else 0,
+            self._wall,
+        )
+        self._door.came = comparing.begin
         await transport.start(identity, self._members, self._door)
         self._look()
         ticker.start()
@@ -243,7 +277,8 @@ class Node:
             engine.group.ticker.stop()
             engine.group.sending.cancel()
             await engine.group.forwarder.stop()
-            await self._comparing.stop()
+            if self._comparing is not None:
+                await self._comparing.stop()
             await self._door.stop()
             await engine.group.transport.stop()
         await asyncio.to_thread(shared.snapshot_thread.close)
@@ -277,9 +312,9 @@ class Node:
         """A command of another member, executed here or refused."""
         if self._core.role is not Role.LEADER:
             raise NotLeader(self._core.leader or None)
-        if self._check is not None:
+        if self._commands is not None:
             try:
-                self._check(cmd)
+                self._commands.check(cmd)
             except SpurError:
                 raise Dropped("not a command that this controller knows") from None
         return self._enter(cmd, deadline, hop=True).future
@@ -394,7 +429,8 @@ class Node:
 
     def alarms(self) -> list[str]:
         """See `Replicator.alarms`."""
-        return list(dict.fromkeys(found.text for found in self._alarms))
+        found = list(dict.fromkeys(found.text for found in self._alarms))
+        return found + (self._comparing.alarms() if self._comparing is not None else [])
 
     def metrics(self) -> Metrics:
         """See `Replicator.metrics`."""

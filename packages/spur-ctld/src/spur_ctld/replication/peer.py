@@ -14,7 +14,6 @@ from typing import Final
 from grpc import aio
 
 from spur_ctld.replication import wire
-from spur_ctld.replication.identity import Identity
 from spur_ctld.replication.limits import Limits
 from spur_ctld.replication.meta import Member
 from spur_ctld.replication.tls import Tls
@@ -67,6 +66,7 @@ class Peer:
     """Member `member` as seen from here.
 
     Args:
+        hello: makes this member's greeting.
         changed: called when the stream opens.
         lost: called when messages were dropped.
 
@@ -78,7 +78,7 @@ class Peer:
     def __init__(
         self,
         member: Member,
-        identity: Identity,
+        hello: Callable[[], pb.Hello],
         tls: Tls,
         limits: Limits,
         changed: Callable[[], None],
@@ -87,7 +87,7 @@ class Peer:
         self.member = member
         self.connected = False
         self.dropped = 0
-        self._hello = identity.hello(member.id)
+        self._hello = hello
         self._limits = limits
         self._changed = changed
         self._lost = lost
@@ -151,7 +151,7 @@ class Peer:
         stack.callback(call.cancel)
         async with asyncio.timeout(_PATIENCE):
             try:
-                await call.write(pb.Frame(hello=self._hello))
+                await call.write(pb.Frame(hello=self._hello()))
                 await call.wait_for_connection()
             except asyncio.InvalidStateError:
                 # The stream ended before the greeting left.
@@ -214,7 +214,7 @@ class Peer:
         Raises:
             AioRpcError: broken; items may have been executed.
         """
-        reply = await self._stub.Forward(pb.ForwardRequest(hello=self._hello, items=items), timeout=timeout)
+        reply = await self._stub.Forward(pb.ForwardRequest(hello=self._hello(), items=items), timeout=timeout)
         return list(reply.answers)
 
     async def snapshot(
@@ -226,7 +226,7 @@ class Peer:
             AioRpcError: refused, or broken.
         """
         header = pb.SnapshotHeader(
-            hello=self._hello, term=term, index=index, index_term=index_term, size=size
+            hello=self._hello(), term=term, index=index, index_term=index_term, size=size
         )
 
         async def chunks() -> AsyncIterator[pb.SnapshotChunk]:
@@ -242,4 +242,6 @@ class Peer:
         Raises:
             AioRpcError: no answer in time, or refused.
         """
-        return await self._stub.Status(pb.StatusRequest(hello=self._hello, digests=digests), timeout=timeout)
+        return await self._stub.Status(
+            pb.StatusRequest(hello=self._hello(), digests=digests), timeout=timeout
+        )

@@ -7,6 +7,7 @@ reason that names it; the protocol copes with what is lost.
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn, Protocol
 
 import grpc
@@ -47,6 +48,12 @@ class Receiver(Protocol):
 
     def status(self) -> pb.StatusReply:
         """What is known here; without the greeting."""
+
+    def greet(self, hello: pb.Hello) -> None:
+        """Add what this member says at this moment."""
+
+    def greeted(self, member: Member, hello: pb.Hello) -> None:
+        """Hear what `member` says.  Raises Refused to have nothing to do with it."""
 
     def digests(self, member: int, digests: Sequence[pb.StateDigest]) -> None:
         """What the states of `member` were."""
@@ -107,7 +114,14 @@ class Transport:
         self.address = join_address(host or "::", port)
         await self._server.start()
         self._peers = {
-            member.id: Peer(member, identity, self._tls, self._limits, receiver.connected, receiver.lost)
+            member.id: Peer(
+                member,
+                partial(_hello, identity, receiver, member.id),
+                self._tls,
+                self._limits,
+                receiver.connected,
+                receiver.lost,
+            )
             for member in members
             if member.id != identity.id
         }
@@ -146,6 +160,13 @@ class Transport:
     def dropped(self) -> int:
         """Messages dropped since the start."""
         return sum(peer.dropped for peer in self._peers.values())
+
+
+def _hello(identity: Identity, receiver: Receiver, dst: int) -> pb.Hello:
+    """This member's greeting of member `dst`, as of now."""
+    hello = identity.hello(dst)
+    receiver.greet(hello)
+    return hello
 
 
 class _Service(RaftInternalServicer):
@@ -229,12 +250,13 @@ class _Service(RaftInternalServicer):
         member = await self._greet(context, request.hello)
         self._receiver.digests(member.id, request.digests)
         reply = self._receiver.status()
-        reply.hello.CopyFrom(self._identity.hello(member.id))
+        reply.hello.CopyFrom(_hello(self._identity, self._receiver, member.id))
         return reply
 
     async def _greet(self, context: "aio.ServicerContext[Any, Any]", hello: pb.Hello) -> Member:
         try:
             member = identify(self._identity, self._members, names_of(context.auth_context()), hello)
+            self._receiver.greeted(member, hello)
         except Refused as error:
             await self._refuse(context, error.code, str(error))
         self._heard[member.id] = hello

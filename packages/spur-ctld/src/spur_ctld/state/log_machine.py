@@ -39,6 +39,11 @@ class LogMachine:
             self.on_events(events)
         return codec.encode_result(result)
 
+    @property
+    def version(self) -> int:
+        """The version of operations that the group uses."""
+        return self.state.command_version
+
     def check(self, cmd: bytes) -> None:
         """Whether bytes of another member may enter the log.
 
