@@ -163,6 +163,10 @@ class NodeView(NamedTuple):
     switch: str = ""
     #: Left alone for a moment because it refused work.
     cooling: bool = False
+    #: Whose jobs are here: a job with `exclusive_user` (or of such a partition) needs a node without others.
+    users: frozenset[int] = frozenset()
+    #: (partition, CPUs) that the jobs of each partition hold here, for `max_cpus_per_node`.
+    partition_cpus: tuple[tuple[str, int], ...] = ()
 
 
 class PartitionView(NamedTuple):
