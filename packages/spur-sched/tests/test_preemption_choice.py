@@ -63,6 +63,7 @@ def ids(victims: Sequence[Running] | None) -> list[int] | None:
         ({"exempt_until": 2000.0}, True),
         ({"ending_since": 1990.0}, False),
         ({"room_for": 7}, False),
+        ({"room_for": 7, "lent": True, "preempt_mode": "suspend", "exempt_until": 9e9}, True),
         ({"started": None}, False),
         ({"shares": attempt(1, "elsewhere").shares}, False),
     ],

@@ -39,6 +39,7 @@ from spur_ctld.membership import build_node
 from spur_ctld.office import Office
 from spur_ctld.scheduling.catalog import Catalog
 from spur_ctld.scheduling.loop import SchedulerLoop
+from spur_ctld.scheduling.network import Network
 from spur_ctld.settings import shell_settings
 from spur_ctld.site import Site
 from spur_ctld.state.log_machine import LogMachine
@@ -97,11 +98,13 @@ class Controller:
         self.ledger = Ledger(lambda: self.machine.state, self.node, paranoid=paranoid)
         gate_rules = rules(auth.plugin, auth.mode, key, os.getuid())
         self._credentials = Credentials(key, config.cluster_name, clock)
+        settings = shell_settings(config)
         self.site = Site(
             ledger=self.ledger,
             catalog=Catalog(self.ledger),
+            network=Network(self.ledger, settings.topology),
             users=UserDirectory(),
-            settings=shell_settings(config),
+            settings=settings,
             rules=gate_rules,
             key=key,
             facts=facts or {},

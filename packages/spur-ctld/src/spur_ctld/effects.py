@@ -6,12 +6,14 @@ from spur_ctld.dispatch.fencing import Fencer
 from spur_ctld.dispatch.launcher import Launcher
 from spur_ctld.dispatch.steps import StepRunner
 from spur_ctld.dispatch.suspending import Suspender
+from spur_ctld.dispatch.warning import Warner
 from spur_ctld.ledger import Ledger
 from spur_ctld.state.events import (
     DispatchRequested,
     Event,
     FenceRequested,
     OutboxGrew,
+    PreemptRequested,
     StepChanged,
     SuspendRequested,
 )
@@ -31,6 +33,7 @@ class Effects:
         fencer: Fencer,
         steps: StepRunner,
         suspender: Suspender,
+        warner: Warner,
         outbox_grew: Callable[[], None],
     ) -> None:
         self._ledger = ledger
@@ -38,6 +41,7 @@ class Effects:
         self._fencer = fencer
         self._steps = steps
         self._suspender = suspender
+        self._warner = warner
         self._outbox_grew = outbox_grew
 
     def start(self) -> None:
@@ -46,7 +50,8 @@ class Effects:
         1. fences go on from their targets that are not confirmed;
         2. attempts in CONFIGURING are asked about, never launched again;
         3. steps likewise; those recorded to end are ended;
-        4. nodes that were not told of a suspension, or of its end, are told.
+        4. nodes that were not told of a suspension, or of its end, are told;
+        5. processes that were not told of their preemption are.
         """
         self._ledger.subscribe(self._on_events)
         state = self._ledger.state
@@ -56,6 +61,7 @@ class Effects:
             self._launcher.resume(job)
             self._steps.resume(job)
             self._suspender.look(job)
+            self._warner.look(job)
 
     def stop(self) -> None:
         """Follow the state no longer."""
@@ -80,5 +86,9 @@ class Effects:
                 job = jobs.get(event.job_id)
                 if job is not None and job.run_attempt == event.attempt:
                     self._suspender.look(job)
+            elif isinstance(event, PreemptRequested):
+                job = jobs.get(event.job_id)
+                if job is not None and job.run_attempt == event.attempt:
+                    self._warner.look(job)
             elif isinstance(event, OutboxGrew):
                 self._outbox_grew()

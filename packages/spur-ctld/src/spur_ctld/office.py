@@ -19,6 +19,7 @@ from spur_ctld.dispatch.fencing import Fencer
 from spur_ctld.dispatch.launcher import Launcher
 from spur_ctld.dispatch.steps import StepRunner
 from spur_ctld.dispatch.suspending import Suspender
+from spur_ctld.dispatch.warning import Warner
 from spur_ctld.effects import Effects
 from spur_ctld.node_memory import NodeMemory
 from spur_ctld.recovery.service import Recovery
@@ -73,13 +74,16 @@ class Office:
         self.builder = SnapshotBuilder(site)
         self.steps = StepRunner(ledger, self.agents, clock)
         self.suspender = Suspender(ledger, self.agents, clock)
+        self.warner = Warner(ledger, self.agents, clock)
         self.scheduler = SchedulerLoop(site)
         self.launcher = Launcher(ledger, self.agents, clock, self._cool)
         self.fencer = Fencer(ledger, self.agents, self.launcher, clock, site.settings.accept_unproven_fence)
         self.recovery = Recovery(site)
         self.timers = Timers(site)
         grew: Callable[[], None] = history.notify if history is not None else _nothing
-        self.effects = Effects(ledger, self.launcher, self.fencer, self.steps, self.suspender, grew)
+        self.effects = Effects(
+            ledger, self.launcher, self.fencer, self.steps, self.suspender, self.warner, grew
+        )
         self.upgrade = Upgrade(ledger, members, clock, self._raised)
 
     def _cool(self, node: str) -> None:
@@ -141,6 +145,7 @@ class Office:
         await self.launcher.stop()
         await self.steps.stop()
         await self.suspender.stop()
+        await self.warner.stop()
         await self.fencer.stop()
         self.builder.stop()
         if self._history is not None:

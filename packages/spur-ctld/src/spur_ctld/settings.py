@@ -4,17 +4,22 @@ What `apply` depends on goes into the log as one `Configure`; what only the shel
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from spur_core.config.model import Config
 from spur_core.config.sections import NodeEntry, PartitionEntry
+from spur_core.config.sections_later import TopologySection
 from spur_core.grammar.gres import parse_gres
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Configure
 from spur_ctld.state.records import Gres, Node, Partition, Settings
 from spur_ctld.submit import SubmitRules
+from spur_sched.api import Policy
+
+#: The file's word -> the scheduler's.
+_PREEMPT_TYPES: Final = {"none": "none", "partition_prio": "partition_prio", "qos_priority": "qos"}
 
 
 class ShellSettings(NamedTuple):
@@ -32,6 +37,9 @@ class ShellSettings(NamedTuple):
     inactive_limit_secs: int
     accept_unproven_fence: bool
     nodes: tuple[NodeEntry, ...]
+    policy: Policy
+    preempt_exempt_secs: int
+    topology: TopologySection
 
 
 def shell_settings(config: Config) -> ShellSettings:
@@ -57,6 +65,22 @@ def shell_settings(config: Config) -> ShellSettings:
         inactive_limit_secs=scheduler.inactive_limit_secs,
         accept_unproven_fence=controller.fence_unreachable == "requeue",
         nodes=tuple(config.nodes),
+        policy=scheduling_policy(config),
+        preempt_exempt_secs=scheduler.preempt_exempt_time,
+        topology=config.topology,
+    )
+
+
+def scheduling_policy(config: Config) -> Policy:
+    """How a pass decides."""
+    scheduler = config.scheduler
+    return Policy(
+        preempt_type=_PREEMPT_TYPES[scheduler.preempt_type],
+        preempt_youngest_first=scheduler.preempt_youngest_first,
+        preempt_by_size=scheduler.preempt_by_size,
+        preempt_strict_order=scheduler.preempt_strict_order,
+        preempt_reorder_count=scheduler.preempt_reorder_count,
+        preempt_min_exempt_priority=scheduler.preempt_min_exempt_priority,
     )
 
 
@@ -96,6 +120,8 @@ def partition_record(entry: PartitionEntry) -> Partition:
         allow_qos=entry.allow_qos,
         deny_qos=entry.deny_qos,
         preempt_mode=entry.preempt_mode.upper(),
+        preempt_exempt_time=entry.preempt_exempt_time,
+        grace_time=entry.grace_time,
         def_mem_per_cpu=entry.def_mem_per_cpu,
         def_mem_per_node=entry.def_mem_per_node,
         max_mem_per_node=entry.max_mem_per_node,

@@ -18,6 +18,7 @@ from spur_ctld.ledger import Ledger
 from spur_ctld.node_memory import NodeMemory
 from spur_ctld.replication.errors import NotLeader
 from spur_ctld.scheduling.catalog import Catalog
+from spur_ctld.scheduling.network import Network
 from spur_ctld.settings import ShellSettings
 from spur_ctld.state.ops import AnyOp, OpResult, Who
 from spur_ctld.state.records import Job
@@ -45,6 +46,7 @@ class Site:
 
     ledger: Ledger
     catalog: Catalog
+    network: Network
     users: UserDirectory
     settings: ShellSettings
     rules: GateRules

@@ -38,9 +38,10 @@ def candidates(preemptor: Preemptor, running: Iterable[Running], policy: Policy,
 
 def preemptable(preemptor: Preemptor, victim: Running, policy: Policy, now: float) -> bool:
     """Whether the rules allow it; that it helps is another matter."""
-    if victim.preempt_mode not in MODES or victim.ending_since is not None or victim.room_for:
+    if victim.preempt_mode not in MODES or victim.ending_since is not None or victim.started is None:
         return False
-    if victim.started is None or victim.exempt_until > now:
+    # One that is stopped already costs nobody anything more.
+    if not victim.lent and (victim.room_for or victim.exempt_until > now):
         return False
     least = policy.preempt_min_exempt_priority
     if least is not None and victim.priority >= least:
@@ -91,7 +92,7 @@ def choose(found: Sequence[Running], trial: Trial, policy: Policy) -> tuple[Runn
 
 def freed(victim: Running) -> tuple[NodeShare, ...]:
     """What its preemption frees: all it has, or the CPUs alone when it is stopped in memory."""
-    if victim.preempt_mode != "suspend" and not victim.lent:
+    if victim.ending_since is not None or (victim.preempt_mode != "suspend" and not victim.lent):
         return victim.shares
     none: GresMap = {}
     return tuple(share._replace(memory_mb=0, gres=none, devices=()) for share in victim.shares)
@@ -103,7 +104,7 @@ def coming(running: Iterable[Running], now: float) -> list[Running]:
         one
         for one in running
         if (one.ending_since is not None and now - one.ending_since <= PATIENCE_SECS + one.grace_secs)
-        or (one.room_for and one.preempt_mode in MODES)
+        or (one.ending_since is None and one.room_for and not one.lent and one.preempt_mode in MODES)
     ]
 
 

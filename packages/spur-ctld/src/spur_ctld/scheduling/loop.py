@@ -15,6 +15,7 @@ from typing import Final
 from spur_core import reasons
 from spur_core.errors import SpurError
 from spur_core.states import JobState
+from spur_ctld.scheduling import pushing
 from spur_ctld.scheduling.views import slices_of
 from spur_ctld.site import Site
 from spur_ctld.state import ops
@@ -57,8 +58,10 @@ class SchedulerLoop:
         self._timer: asyncio.TimerHandle | None = None
         #: A queued job waits for another one to start (`after:`).
         self._starts_matter = False
-        #: Pending jobs that become eligible by time alone, and when.
-        self._timed: dict[int, float] = {}
+        #: Pending jobs to which an instant matters: a begin time, the end of the wait for few switches.
+        self._timed: dict[int, tuple[float, ...]] = {}
+        #: When the next running attempt may be preempted.
+        self._preemptable_at: float | None = None
         self._next_full = 0.0
         #: For metrics and tests.
         self.passes = 0
@@ -101,11 +104,11 @@ class SchedulerLoop:
     def _note_time(self, job_id: int) -> None:
         """Keep `_timed` right for one job."""
         job = self._site.ledger.state.jobs.get(job_id)
-        at = due.eligible_by_time(job) if job is not None else None
-        if at is None:
-            self._timed.pop(job_id, None)
+        instants = due.turns(job) if job is not None else ()
+        if instants:
+            self._timed[job_id] = instants
         else:
-            self._timed[job_id] = at
+            self._timed.pop(job_id, None)
 
     async def _run(self) -> None:
         while True:
@@ -132,6 +135,8 @@ class SchedulerLoop:
         cooling = site.memory.cooling(site.monotonic())
         snapshot = site.builder.build(now, cooling)
         self._starts_matter = snapshot.starts_matter
+        eligible = frozenset(job.job_id for job in snapshot.pending())
+        self._preemptable_at = pushing.next_preemptable(snapshot.policy(), snapshot.running(), now)
         clock = asyncio.get_running_loop().time
         quick = len(snapshot.pending()) > QUICK_DEPTH and clock() < self._next_full
         if quick:
@@ -150,7 +155,9 @@ class SchedulerLoop:
         results = await asyncio.gather(
             *(self._dispatch(placement, now) for placement in found.placements),
             self._explain(found, snapshot.gated, snapshot.never, now),
+            pushing.push(site, found.preemptions, now),
         )
+        await pushing.resume(site, eligible, now)
         if any(placement.task is not None for placement in found.placements):
             # What is left of an array may have another reason to wait now.
             self._wanted.set()
@@ -213,7 +220,9 @@ class SchedulerLoop:
         waits = [_LOOK_AGAIN_SECS]
         if self._starts_matter:
             waits.append(float(state.settings.scheduler_interval))
-        ahead = [at for at in self._timed.values() if at > now]
+        ahead = [at for instants in self._timed.values() for at in instants if at > now]
+        if self._preemptable_at is not None:
+            ahead.append(self._preemptable_at)
         if ahead:
             waits.append(min(ahead) - now)
         warm = self._site.memory.next_warm()

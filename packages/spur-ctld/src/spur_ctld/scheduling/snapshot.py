@@ -7,7 +7,7 @@ is immutable, so that a plan may be made in another thread.
 import copy
 from collections.abc import Sequence
 
-from spur_ctld.scheduling import kept
+from spur_ctld.scheduling import kept, running
 from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
@@ -100,6 +100,8 @@ class SnapshotBuilder:
         self._all_dirty = True
         self._memo: Memo = {}
         self._partitions: tuple[object, dict[str, PartitionView]] = (None, {})
+        self._attempts: running.Memo = {}
+        self._network: tuple[object, Policy] = (None, Policy())
         site.ledger.subscribe(self._on_events)
 
     def stop(self) -> None:
@@ -123,6 +125,11 @@ class SnapshotBuilder:
     def cluster(self, cooling: frozenset[str] = frozenset()) -> View:
         """Nodes and partitions without a queue."""
         state = self._site.ledger.state
+        network = self._site.network.shape()
+        if self._network[0] is not network:
+            above = tuple(network.topology.parents.items())
+            self._network = (network, self._site.settings.policy._replace(topology=above))
+            self._all_dirty = True
         if self._all_dirty:
             self._views.clear()
             self._dirty = set(state.nodes)
@@ -132,7 +139,7 @@ class SnapshotBuilder:
             if node is None:
                 self._views.pop(name, None)
             else:
-                self._views[name] = node_view(state, node)
+                self._views[name] = node_view(state, node)._replace(switch=network.leaves.get(name, ""))
         self._dirty.clear()
         nodes = list(self._views.values())
         if cooling:
@@ -141,6 +148,9 @@ class SnapshotBuilder:
         if self._partitions[0] is not known:
             self._partitions = (known, {name: partition_view(p) for name, p in known.items()})
         view = View(state.applied, nodes, self._partitions[1], [])
+        view._policy = self._network[1]
+        rules = running.Rules(exempt_secs=self._site.settings.preempt_exempt_secs)
+        view._running = running.running_views(state, self._attempts, rules)
         now = self._site.clock()
         view._windows = kept.windows_of(state, now, view.policy().bf_window)
         view._licenses = kept.licenses_of(state, now)

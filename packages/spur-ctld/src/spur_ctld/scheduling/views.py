@@ -1,11 +1,13 @@
 """State records as the scheduler's views.  Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from spur_core.grammar.hostlist import natural_key
-from spur_core.states import NodeAvail
+from spur_core.states import JobState, NodeAvail
 from spur_ctld.state import distribution
-from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.cluster import ClusterState, is_lent
 from spur_ctld.state.pending import gres_map
 from spur_ctld.state.records import UNLIMITED, Gres, Job, Node, Partition, Request, Slice
 from spur_sched.api import NodeView, PartitionView, Placement
@@ -16,27 +18,54 @@ _UP = frozenset({"UP"})
 
 def expected_end(job: Job) -> float | None:
     """When the attempt ends at the latest; None without a limit."""
+    if job.fence is not None:
+        return job.fence.at
     limit = job.request.time_limit
     begun = job.start_at if job.start_at is not None else job.dispatch_at
+    grace_end = job.push.end_at if job.push is not None else None
     if limit is None or limit == UNLIMITED or begun is None:
-        return None
-    return begun + limit + job.suspended_secs
+        return grace_end
+    end = begun + limit + job.suspended_secs
+    return end if grace_end is None else min(end, grace_end)
+
+
+def claims(state: ClusterState, node: Node) -> dict[int, int]:
+    """CPUs that suspended attempts want back, by job: those that nobody else uses now."""
+    use = state.use.get(node.name)
+    found: dict[int, int] = {}
+    if use is None:
+        return found
+    free = node.cpus - use.cpus
+    for job_id in sorted(use.jobs):
+        job = state.jobs[job_id]
+        if is_lent(job) and job.state is JobState.SUSPENDED:
+            cpus = next(part.cpus for part in job.slices if part.node == node.name)
+            found[job_id] = max(0, min(cpus, free))
+            free -= found[job_id]
+    return found
 
 
 def node_view(state: ClusterState, node: Node) -> NodeView:
     """One node with what runs on it; cool-downs are laid over it by the builder."""
     use = state.use.get(node.name)
+    held = [state.jobs[job_id] for job_id in sorted(use.jobs)] if use is not None else []
     running = []
-    for job_id in sorted(use.jobs) if use is not None else ():
-        job = state.jobs[job_id]
+    claimed: dict[int, int] = {}
+    for job in held:
+        job_id = job.job_id
         part = next(part for part in job.slices if part.node == node.name)
-        running.append((expected_end(job), part.cpus, part.memory_mb, gres_map(part.gres)))
+        cpus = part.cpus
+        if is_lent(job):
+            # Its CPUs are others' for the taking, but only of those who may push it aside.
+            claimed = claimed or claims(state, node)
+            cpus = claimed.get(job_id, 0)
+        running.append((expected_end(job), cpus, part.memory_mb, gres_map(part.gres)))
     return NodeView(
         name=node.name,
         cpus=node.cpus,
         memory_mb=node.memory_mb,
         gres=gres_map(node.gres),
-        used_cpus=use.cpus if use else 0,
+        used_cpus=(use.cpus if use else 0) + sum(claimed.values()),
         used_memory_mb=use.memory_mb if use else 0,
         used_gres=dict(use.gres) if use else {},
         schedulable=state.schedulable(node),
@@ -45,7 +74,31 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
         features=frozenset(node.features),
         running=tuple(running),
         jobs=len(use.jobs) if use else 0,
+        sockets=node.sockets,
+        cores_per_socket=node.cores_per_socket,
+        threads_per_core=node.threads_per_core,
+        tmp_disk_mb=node.tmp_disk_mb,
+        owner=_owner(state, held),
+        users=frozenset(job.request.uid for job in held),
+        partition_cpus=_partition_cpus(held, node.name),
     )
+
+
+def _owner(state: ClusterState, held: Sequence[Job]) -> int | None:
+    """The user who has the node for himself, because a job of his or its partition says so."""
+    for job in held:
+        partition = state.partitions.get(job.partition)
+        if job.request.exclusive_user or (partition is not None and partition.exclusive_user):
+            return job.request.uid
+    return None
+
+
+def _partition_cpus(held: Sequence[Job], node: str) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for job in held:
+        cpus = next(part.cpus for part in job.slices if part.node == node)
+        found[job.partition] = found.get(job.partition, 0) + cpus
+    return tuple(found.items())
 
 
 def partition_view(partition: Partition) -> PartitionView:
@@ -59,6 +112,12 @@ def partition_view(partition: Partition) -> PartitionView:
         max_nodes=partition.max_nodes,
         min_nodes=partition.min_nodes,
         priority_tier=partition.priority_tier,
+        oversubscribe=partition.oversubscribe,
+        share=partition.share,
+        exclusive_user=partition.exclusive_user,
+        max_cpus_per_node=partition.max_cpus_per_node,
+        lln=partition.lln,
+        req_resv=partition.req_resv,
     )
 
 

@@ -170,6 +170,8 @@ def request_view(
         exclude=frozenset(request.exclude),
         constraint=request.constraint,
         time_limit=request.time_limit,
+        switches=request.switches,
+        switches_until=None if request.switches is None else eligible_at + request.switches_wait,
         uid=request.uid,
         account=request.account,
         qos=request.qos,

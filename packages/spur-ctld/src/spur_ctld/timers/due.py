@@ -170,6 +170,30 @@ def eligible_by_time(job: Job) -> float | None:
     return max((at for at in (job.request.begin_at, job.not_before) if at is not None), default=None)
 
 
+def turns(job: Job) -> tuple[float, ...]:
+    """Instants at which a pending job may start though nothing else happens."""
+    begin = eligible_by_time(job)
+    found = () if begin is None else (begin,)
+    if job.state is JobState.PENDING and job.request.switches is not None:
+        return (*found, (job.eligible_at or job.submit_at) + job.request.switches_wait)
+    return found
+
+
+def grace_over(jobs: Iterable[Job], now: float) -> tuple[list[Job], float | None]:
+    """Preempted attempts whose grace is over, and the next instant to look again."""
+    due: list[Job] = []
+    following: float | None = None
+    for job in jobs:
+        end = job.push.end_at if job.push is not None else None
+        if end is None or job.fence is not None or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
+            continue
+        if end <= now:
+            due.append(job)
+        elif following is None or end < following:
+            following = end
+    return due, following
+
+
 def forgotten(
     jobs: Iterable[Job],
     referenced: Collection[int],

@@ -89,7 +89,12 @@ class Timers:
         if not self._dirty and (self._next is None or now < self._next):
             return
         self._dirty = False
-        nexts = [await self._limits(now), await self._steps(now), await self._deadlines(now)]
+        nexts = [
+            await self._limits(now),
+            await self._graces(now),
+            await self._steps(now),
+            await self._deadlines(now),
+        ]
         self._next = min((at for at in nexts if at is not None), default=None)
 
     async def _limits(self, now: float) -> float | None:
@@ -143,6 +148,19 @@ class Timers:
         for job in left:
             self._site.steps.resume(job)
         return min((at for at in (following, next_left) if at is not None), default=None)
+
+    async def _graces(self, now: float) -> float | None:
+        """Preempted attempts that had their time to prepare."""
+        over, following = due.grace_over(self._active(), now)
+        for job in over:
+            assert job.push is not None
+            log.info("grace_over job=%d attempt=%d by=%d", job.job_id, job.run_attempt, job.push.by)
+            await self._try(
+                ops.Preempt(
+                    at=now, job_id=job.job_id, attempt=job.run_attempt, by=job.push.by, mode=job.push.mode
+                )
+            )
+        return following
 
     async def _clients(self, now: float) -> None:
         """Allocations whose client has been silent for too long."""
