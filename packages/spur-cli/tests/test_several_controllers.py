@@ -345,6 +345,32 @@ def test_ping_passes_on_what_controllers_cry_out_about(cli, group, names):
     assert result.out.splitlines()[-2:] == [f"ALARM: {text}", "ALARM: another"]
 
 
+@pytest.mark.parametrize(
+    ("used", "known", "down", "said"),
+    [
+        (4, (4, 4), False, []),
+        (0, (4, 4), False, []),
+        (0, (0, 4), False, []),
+        (3, (3, 3), True, []),
+        (3, (4, 3), False, ["Commands of version 4 wait for controller 2 (version 3)"]),
+        (3, (4, 4), True, ["Commands of version 4 wait for controller 2 (DOWN)"]),
+        (3, (3, 4), False, ["Commands of version 4 wait for controller 1 (version 3)"]),
+        # Every one has it: a moment later it is used.
+        (3, (4, 4), False, []),
+    ],
+)
+def test_ping_says_for_whom_newer_commands_wait(cli, group, names, used, known, down, said):
+    told = [pb.ControllerInfo(id=at, command_version=one) for at, one in enumerate(known, 1)]
+    for at, one in enumerate(group, 1):
+        answer = ping(group, at, 1, command_version=used)
+        for info, of in zip(answer.members, told, strict=True):
+            info.MergeFrom(of)
+        one.answers["Ping"] = answer
+    if down:
+        group[1].stop()
+    assert cli("scontrol", "ping", env=names).out.splitlines()[3:] == said
+
+
 def test_a_deaf_controller_is_down(cli, group, names):
     with deaf() as address:
         begun = time.monotonic()

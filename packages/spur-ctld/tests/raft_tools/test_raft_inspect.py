@@ -84,7 +84,7 @@ def test_entries_are_listed_one_a_line(tools):
     assert lines[0] == "1 term=1 begin of the term"
     assert lines[1].startswith("2 term=1 op=")
     assert "at=12.0" in lines[1]
-    assert lines[2].startswith("3 term=1 9 bytes, the log holds an operation this release does not know")
+    assert lines[2].startswith("3 term=1 9 bytes, an operation is unknown to this release")
     assert all(len(line) <= 200 and line.isprintable() for line in lines)
     assert len([line for line in tools.inspect(1, "--from", "3").out if line[0].isdigit()]) == 1
 

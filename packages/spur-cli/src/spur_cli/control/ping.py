@@ -17,6 +17,7 @@ def ping_lines(ctx: "Context", transport: "Transport") -> tuple[list[str], bool]
         lines.append(f"Slurmctld({role}) at {member.host} is {'UP' if member.up else 'DOWN'}")
     if group.several:
         lines.append(leader_line(group))
+        lines += upgrade_lines(group)
         lines += alarm_lines(group)
     return lines, any(member.up for member in group.members)
 
@@ -41,6 +42,24 @@ def alarm_lines(group: Group) -> list[str]:
     """What controllers cry out about, each thing once, whoever says it."""
     said = [alarm for member in group.members if member.answer is not None for alarm in member.answer.alarms]
     return [f"ALARM: {alarm}" for alarm in dict.fromkeys(said)]
+
+
+def upgrade_lines(group: Group) -> list[str]:
+    """In the middle of an upgrade: what is held back, and because of whom."""
+    told = group.told
+    assert told is not None
+    newest = max(one.command_version for one in told.members)
+    # Releases that do not say it hold nothing back.
+    if not told.command_version or newest <= told.command_version:
+        return []
+    behind = [
+        f"{known.id} ({f'version {known.command_version}' if member.up else 'DOWN'})"
+        for known, member in zip(told.members, group.members, strict=True)
+        if known.command_version < newest or not member.up
+    ]
+    if not behind:
+        return []
+    return [f"Commands of version {newest} wait for controller {', '.join(behind)}"]
 
 
 def leader_line(group: Group) -> str:

@@ -92,6 +92,8 @@ def _controllers(group: Group, told: "controller_pb2.PingResponse") -> list[str]
         lines.append(f"\tTerm:         {told.term}")
     if told.applied:
         lines.append(f"\tLog applied:  {told.applied}")
+    if told.command_version:
+        lines.append(f"\tCommands:     version {told.command_version}")
     if group.several:
         known = {one.id: one for one in told.members}
         for member in group.members:
@@ -105,5 +107,7 @@ def _controllers(group: Group, told: "controller_pb2.PingResponse") -> list[str]
                 words.append(f"log {known[member.number].match}")
             if known[member.number].version:
                 words.append(f"version {known[member.number].version}")
+            if known[member.number].command_version:
+                words.append(f"commands {known[member.number].command_version}")
             lines.append(", ".join(words))
     return lines
