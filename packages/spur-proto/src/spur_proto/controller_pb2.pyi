@@ -1011,3 +1011,37 @@ class GetPrioritiesResponse(_message.Message):
     server_time: float
     next_page_token: str
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobPriority, _Mapping]]] = ..., weights: _Optional[_Union[PriorityFactors, _Mapping]] = ..., priority_type: _Optional[str] = ..., server_time: _Optional[float] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetTopologyRequest(_message.Message):
+    __slots__ = ("node", "switch_name")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SWITCH_NAME_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    switch_name: str
+    def __init__(self, node: _Optional[str] = ..., switch_name: _Optional[str] = ...) -> None: ...
+
+class GetTopologyResponse(_message.Message):
+    __slots__ = ("plugin", "switches")
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    plugin: str
+    switches: _containers.RepeatedCompositeFieldContainer[TopologySwitch]
+    def __init__(self, plugin: _Optional[str] = ..., switches: _Optional[_Iterable[_Union[TopologySwitch, _Mapping]]] = ...) -> None: ...
+
+class TopologySwitch(_message.Message):
+    __slots__ = ("name", "level", "link_speed", "nodes", "switches", "block_index", "block_size")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LINK_SPEED_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_INDEX_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_SIZE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    level: int
+    link_speed: int
+    nodes: str
+    switches: str
+    block_index: int
+    block_size: int
+    def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., link_speed: _Optional[int] = ..., nodes: _Optional[str] = ..., switches: _Optional[str] = ..., block_index: _Optional[int] = ..., block_size: _Optional[int] = ...) -> None: ...

@@ -121,6 +121,11 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.GetConfigRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.GetConfigResponse.FromString,
                 _registered_method=True)
+        self.GetTopology = channel.unary_unary(
+                '/slurm.SlurmController/GetTopology',
+                request_serializer=spur__proto_dot_controller__pb2.GetTopologyRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.GetTopologyResponse.FromString,
+                _registered_method=True)
         self.CreateReservation = channel.unary_unary(
                 '/slurm.SlurmController/CreateReservation',
                 request_serializer=spur__proto_dot_controller__pb2.CreateReservationRequest.SerializeToString,
@@ -310,6 +315,12 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTopology(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateReservation(self, request, context):
         """Reservations and licences.
         Nodes that are not named are chosen by the controller; a name that is not given is made.
@@ -489,6 +500,11 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.GetConfig,
                     request_deserializer=spur__proto_dot_controller__pb2.GetConfigRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.GetConfigResponse.SerializeToString,
+            ),
+            'GetTopology': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTopology,
+                    request_deserializer=spur__proto_dot_controller__pb2.GetTopologyRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.GetTopologyResponse.SerializeToString,
             ),
             'CreateReservation': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateReservation,
@@ -1022,6 +1038,33 @@ class SlurmController(object):
             '/slurm.SlurmController/GetConfig',
             spur__proto_dot_controller__pb2.GetConfigRequest.SerializeToString,
             spur__proto_dot_controller__pb2.GetConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTopology(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/GetTopology',
+            spur__proto_dot_controller__pb2.GetTopologyRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.GetTopologyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -30,6 +30,7 @@ class SlurmControllerStub:
     UpdateNode: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]
     GetPartitions: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]
     GetConfig: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]
+    GetTopology: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetTopologyRequest, controller_pb2.GetTopologyResponse]
     CreateReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CreateReservationRequest, controller_pb2.CreateReservationResponse]
     UpdateReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateReservationRequest, controller_pb2.UpdateReservationResponse]
     DeleteReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]
@@ -64,6 +65,7 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     UpdateNode: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]  # type: ignore[assignment]
     GetPartitions: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]  # type: ignore[assignment]
     GetConfig: grpc.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]  # type: ignore[assignment]
+    GetTopology: grpc.UnaryUnaryMultiCallable[controller_pb2.GetTopologyRequest, controller_pb2.GetTopologyResponse]  # type: ignore[assignment]
     CreateReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.CreateReservationRequest, controller_pb2.CreateReservationResponse]  # type: ignore[assignment]
     UpdateReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateReservationRequest, controller_pb2.UpdateReservationResponse]  # type: ignore[assignment]
     DeleteReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]  # type: ignore[assignment]
@@ -97,6 +99,7 @@ class SlurmControllerServicer:
     def UpdateNode(self, request: controller_pb2.UpdateNodeRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateNodeRequest, controller_pb2.UpdateNodeResponse]) -> Awaitable[controller_pb2.UpdateNodeResponse]: ...
     def GetPartitions(self, request: controller_pb2.GetPartitionsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]) -> Awaitable[controller_pb2.GetPartitionsResponse]: ...
     def GetConfig(self, request: controller_pb2.GetConfigRequest, context: grpc.aio.ServicerContext[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]) -> Awaitable[controller_pb2.GetConfigResponse]: ...
+    def GetTopology(self, request: controller_pb2.GetTopologyRequest, context: grpc.aio.ServicerContext[controller_pb2.GetTopologyRequest, controller_pb2.GetTopologyResponse]) -> Awaitable[controller_pb2.GetTopologyResponse]: ...
     def CreateReservation(self, request: controller_pb2.CreateReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.CreateReservationRequest, controller_pb2.CreateReservationResponse]) -> Awaitable[controller_pb2.CreateReservationResponse]: ...
     def UpdateReservation(self, request: controller_pb2.UpdateReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateReservationRequest, controller_pb2.UpdateReservationResponse]) -> Awaitable[controller_pb2.UpdateReservationResponse]: ...
     def DeleteReservation(self, request: controller_pb2.DeleteReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]) -> Awaitable[controller_pb2.DeleteReservationResponse]: ...
