@@ -36,6 +36,8 @@ class ShellSettings(NamedTuple):
     complete_wait_secs: int
     inactive_limit_secs: int
     accept_unproven_fence: bool
+    #: What still runs so long after the end of its reservation is ended.
+    resv_overrun_secs: int
     nodes: tuple[NodeEntry, ...]
     policy: Policy
     preempt_exempt_secs: int
@@ -53,6 +55,7 @@ def shell_settings(config: Config) -> ShellSettings:
             default_time_limit=scheduler.default_time_limit_minutes * 60,
             enforce_part_limits=scheduler.enforce_part_limits,
             refuse_root=not config.auth.allow_root_jobs,
+            licenses=dict(config.licenses),
         ),
         visibility=controller.job_info_visibility,
         heartbeat_secs=config.agent.heartbeat_interval_secs,
@@ -64,6 +67,7 @@ def shell_settings(config: Config) -> ShellSettings:
         complete_wait_secs=scheduler.complete_wait_secs,
         inactive_limit_secs=scheduler.inactive_limit_secs,
         accept_unproven_fence=controller.fence_unreachable == "requeue",
+        resv_overrun_secs=scheduler.resv_overrun_minutes * 60,
         nodes=tuple(config.nodes),
         policy=scheduling_policy(config),
         preempt_exempt_secs=scheduler.preempt_exempt_time,
@@ -99,6 +103,7 @@ def replicated(config: Config) -> Settings:
         kill_wait=scheduler.kill_wait_secs,
         enforce_part_limits=scheduler.enforce_part_limits,
         hold_on_prolog_fail=controller.hold_on_prolog_fail,
+        licenses=tuple(sorted(config.licenses.items())),
     )
 
 

@@ -23,7 +23,6 @@ class Row(NamedTuple):
 
 
 TABLE: tuple[Row, ...] = (
-    Row("licenses", "licences"),
     # Controller.
     Row("controller.rest_addr", "REST"),
     Row("controller.max_job_id", "wrapping of job ids"),
@@ -36,7 +35,6 @@ TABLE: tuple[Row, ...] = (
     Row("accounting.txn_retention_days", "the audit table"),
     Row("scheduler.fairshare_halflife_days", "fair share", (14,)),
     Row("scheduler.max_jobs_per_cycle", "a bound on one pass"),
-    Row("scheduler.resv_overrun_minutes", "reservations"),
     Row("scheduler.preempt_type", "QOS", ("partition_prio",), partial=True),
     Row("partitions.allow_accounts", "access by account"),
     Row("partitions.deny_accounts", "access by account"),

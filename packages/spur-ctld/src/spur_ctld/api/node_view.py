@@ -10,6 +10,7 @@ from spur_ctld.dispatch.launch_spec import gres_messages
 from spur_ctld.state.accounting_rows import add_gres
 from spur_ctld.state.cluster import ClusterState, NodeUse
 from spur_ctld.state.records import Gres, Job, Node, Partition
+from spur_ctld.state.reservations import Reservation
 from spur_proto import common_pb2 as pb
 
 
@@ -31,9 +32,13 @@ def base_state(node: Node, use: NodeUse | None) -> NodeBase:
     return NodeBase.ALLOCATED if use.cpus >= node.cpus else NodeBase.MIXED
 
 
-def flags(node: Node, use: NodeUse | None, jobs: Mapping[int, Job]) -> NodeFlag:
-    """DRAIN, FAIL, NOT_RESPONDING and COMPLETING."""
+def flags(
+    node: Node, use: NodeUse | None, jobs: Mapping[int, Job], kept: Reservation | None = None
+) -> NodeFlag:
+    """DRAIN, FAIL, NOT_RESPONDING, COMPLETING, MAINT and RESERVED."""
     found = NodeFlag.NONE
+    if kept is not None and kept.cpus is None:
+        found |= NodeFlag.MAINT if "MAINT" in kept.flags else NodeFlag.RESERVED
     if node.drain:
         found |= NodeFlag.DRAIN
     if node.fail:
@@ -56,14 +61,20 @@ def used_gres(use: NodeUse | None) -> list[pb.GresCount]:
 
 
 def node_message(
-    state: ClusterState, node: Node, partitions: list[str], load: Load | None, reason_user: str
+    state: ClusterState,
+    node: Node,
+    partitions: list[str],
+    load: Load | None,
+    reason_user: str,
+    kept: Reservation | None = None,
 ) -> pb.NodeInfo:
-    """The wire form of one node."""
+    """The wire form of one node; `kept`: the active reservation that it is under."""
     use = state.use.get(node.name)
     message = pb.NodeInfo(
         name=node.name,
         base=int(base_state(node, use)),  # type: ignore[arg-type]
-        flags=int(flags(node, use, state.jobs)),
+        flags=int(flags(node, use, state.jobs, kept)),
+        reservation=kept.name if kept is not None else "",
         reason=node.reason,
         reason_at=node.reason_at,
         reason_uid=node.reason_uid,

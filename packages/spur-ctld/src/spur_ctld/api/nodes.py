@@ -13,6 +13,7 @@ from spur_ctld.api.node_identity import require_speaker
 from spur_ctld.api.node_view import members, node_message, partition_message
 from spur_ctld.site import Site
 from spur_ctld.state.ops import NodeDown, NodeUpdate, Who
+from spur_ctld.state.reservations import covering
 from spur_ctld.users import user_name
 from spur_proto import controller_pb2 as pb
 
@@ -71,6 +72,7 @@ class Nodes:
         of = members(partitions.values())
         wanted = parse.hosts(request.names)
         inside = set(request.partitions)
+        kept = covering(state.reservations.values(), self.site.clock())
         response = pb.GetNodesResponse(server_time=self.site.clock())
         for name, node in state.nodes.items():
             if wanted and name not in wanted:
@@ -80,7 +82,14 @@ class Nodes:
                 continue
             reason_user = user_name(node.reason_uid) if node.reason_uid is not None else "spur"
             response.nodes.append(
-                node_message(state, node, own, self.site.loads.get(name), reason_user if node.reason else "")
+                node_message(
+                    state,
+                    node,
+                    own,
+                    self.site.loads.get(name),
+                    reason_user if node.reason else "",
+                    kept.get(name),
+                )
             )
         return response
 

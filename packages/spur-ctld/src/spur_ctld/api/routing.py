@@ -33,6 +33,11 @@ ROUTES: Final[dict[str, Route]] = {
     _C + "GetNodes": Route.HEARD,
     _C + "GetPartitions": Route.READ,
     _C + "GetConfig": Route.READ,
+    _C + "ListReservations": Route.READ,
+    _C + "GetLicenses": Route.READ,
+    _C + "CreateReservation": Route.LEADER,
+    _C + "UpdateReservation": Route.LEADER,
+    _C + "DeleteReservation": Route.LEADER,
     _C + "SubmitJob": Route.LEADER,
     # A watcher hears of changes from the one that makes them.
     _C + "WatchJob": Route.LEADER,

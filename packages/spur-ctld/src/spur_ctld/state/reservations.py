@@ -1,29 +1,11 @@
 """Reservations as the state keeps them, and as the scheduler takes them.  Pure."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from spur_ctld.state.records import Record
 from spur_sched.reservations.access import Rules
 from spur_sched.reservations.model import Reservation as Model
 from spur_sched.reservations.model import Span
-
-#: Flags that are kept as words, in the order in which they are shown (Slurm's).
-FLAGS: Final = (
-    "MAINT",
-    "FLEX",
-    "OVERLAP",
-    "IGNORE_JOBS",
-    "SPEC_NODES",
-    "ANY_NODES",
-    "STATIC",
-    "PART_NODES",
-    "LICENSE_ONLY",
-    "REPLACE",
-    "REPLACE_DOWN",
-    "NO_HOLD_JOBS_AFTER_END",
-    "USER_DELETE",
-)
 
 
 class Reservation(Record, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from spur_core.errors import SpurError
 from spur_core.grammar import dependency
 from spur_core.states import ACTIVE_STATES, JobState
 from spur_ctld.dispatch.nodes import node_address
+from spur_ctld.reservations.keeper import Keeper
 from spur_ctld.site import Site
 from spur_ctld.state import ops
 from spur_ctld.state.apply_fence import live_nodes
@@ -41,6 +42,7 @@ class Timers:
         self._purge_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._effects: set[asyncio.Task[None]] = set()
+        self._keeper = Keeper(site, self._end_in_time)
         site.ledger.subscribe(self._on_events)
 
     def _on_events(self, events: Sequence[Event]) -> None:
@@ -82,6 +84,7 @@ class Timers:
         now = self._site.clock()
         await self._nodes()
         await self._clients(now)
+        await self._keeper.tick(now)
         await self._site.recovery.tick()
         if now >= self._purge_at:
             self._purge_at = now + _PURGE_EVERY_SECS
@@ -103,10 +106,7 @@ class Timers:
         over, next_over = due.unsignalled(active, state.partitions, site.settings.over_time_limit_secs, now)
         for job_id, attempt in over:
             log.info("time_limit job=%d attempt=%d", job_id, attempt)
-            await self._try(ops.TimeLimitSignalled(at=now, job_id=job_id, attempt=attempt))
-            job = state.jobs.get(job_id)
-            if job is not None and job.run_attempt == attempt and job.time_signalled_at is not None:
-                self._tell(job)
+            await self._end_in_time(state.jobs[job_id], now)
         outlived, next_kill = due.outlived_kill(active, state.settings.kill_wait, now)
         for job_id, attempt in outlived:
             await self._fence(job_id, attempt, JobState.TIMEOUT, reasons.TIME_LIMIT, "timeout", now)
@@ -120,6 +120,13 @@ class Timers:
                     job_id, attempt, JobState.NODE_FAIL, reasons.SYSTEM_FAILURE, "node_fail", now
                 )
         return min((at for at in (next_over, next_kill, next_hang) if at is not None), default=None)
+
+    async def _end_in_time(self, job: Job, now: float) -> None:
+        """Its time is over: recorded, then told."""
+        await self._try(ops.TimeLimitSignalled(at=now, job_id=job.job_id, attempt=job.run_attempt))
+        after = self._site.ledger.state.jobs.get(job.job_id)
+        if after is not None and after.run_attempt == job.run_attempt and after.time_signalled_at is not None:
+            self._tell(after)
 
     async def _fence(
         self, job_id: int, attempt: int, outcome: JobState, reason: str, why: str, now: float
