@@ -45,6 +45,11 @@ USER_CALLS = [
     ("UpdateNode", pb.UpdateNodeRequest(names="n1", state="RESUME")),
     ("GetPartitions", pb.GetPartitionsRequest()),
     ("GetConfig", pb.GetConfigRequest()),
+    ("CreateReservation", pb.CreateReservationRequest(nodes="n1", duration_secs=60, users=["root"])),
+    ("UpdateReservation", pb.UpdateReservationRequest(name="r", comment="x")),
+    ("DeleteReservation", pb.DeleteReservationRequest(name="r")),
+    ("ListReservations", pb.ListReservationsRequest()),
+    ("GetLicenses", pb.GetLicensesRequest()),
 ]
 NODE_CALLS = [
     ("RegisterAgent", pb.RegisterAgentRequest(node="n1", cpus=1, port=1)),

@@ -27,4 +27,6 @@ def test_what_changes_anything_goes_to_the_leader():
         "GetJobHistory",
         "GetPartitions",
         "GetConfig",
+        "ListReservations",
+        "GetLicenses",
     }
