@@ -191,13 +191,20 @@ class ControllerLink:
                 # Opened for a controller without a deputy: such channels wait too long.
                 self._forget_channels()
 
-    async def call(self, name: str, request: Any, timeout: float = CALL_SECS) -> Any:
+    async def call(
+        self,
+        name: str,
+        request: Any,
+        timeout: float = CALL_SECS,
+        credential: NodeCredential | None = None,
+    ) -> Any:
         """The answer to one RPC of the controller.
 
         Each controller is asked once, so nobody is waited for who may come back: that is the caller's.
 
         Args:
             timeout: seconds for each of them; less where there are several.
+            credential: of the node in whose name it is called; None = the link's own.
 
         Raises:
             Unauthenticated: the credential is not accepted.
@@ -209,7 +216,9 @@ class ControllerLink:
         while (endpoint := self._route.next(tried)) is not None:
             tried.add(endpoint)
             try:
-                answer, leader = await self._call_at(endpoint, name, request, timeout)
+                answer, leader = await self._call_at(
+                    endpoint, name, request, timeout, credential or self._credential
+                )
             except _Elsewhere as error:
                 last = error.text
                 if error.reached:
@@ -221,7 +230,9 @@ class ControllerLink:
             return answer
         raise Unreachable(last)
 
-    async def _call_at(self, endpoint: str, name: str, request: Any, timeout: float) -> tuple[Any, str]:
+    async def _call_at(
+        self, endpoint: str, name: str, request: Any, timeout: float, credential: NodeCredential
+    ) -> tuple[Any, str]:
         """(answer, the leader if another one passed it on)."""
         several = self._route.several
         stub = self._stub(endpoint)
@@ -237,7 +248,7 @@ class ControllerLink:
         call = getattr(stub, name)(
             request,
             timeout=min(timeout, QUICK_CALL_SECS) if several else timeout,
-            metadata=self._credential.metadata(),
+            metadata=credential.metadata(),
         )
         try:
             answer = await call
@@ -249,7 +260,7 @@ class ControllerLink:
                 reached = CODE_KEY in said or LEADER_KEY in said
                 raise _Elsewhere(text, said.get(LEADER_KEY, ""), reached=reached) from None
             if error.code() is grpc.StatusCode.UNAUTHENTICATED:
-                self._credential.forget()
+                credential.forget()
                 raise Unauthenticated(text) from None
             raise Refused(error.code(), text) from None
 

@@ -30,6 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         logs.set_up(found.log_level)
         for warning in found.warnings:
             log.warning("start_warning text=%s", logs.value(warning))
+        if given.emulate is not None:
+            # No supervisors, no state, no node of its own.
+            from spur_agent.emulate.daemon import run as emulate
+
+            emulate(found, given.emulate)
+            return 0
         runtime = open_runtime(found.state_dir)
         return _serve(found, runtime)
     except ConfigError as error:

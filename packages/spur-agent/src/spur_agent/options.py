@@ -10,6 +10,8 @@ from spur_agent.logs import LEVELS
 from spur_core.errors import RequestError
 
 DEFAULT_CONFIG = Path("/etc/spur/spur.conf")
+#: Nodes that one program may emulate.
+MOST_EMULATED = 20_000
 
 
 class Options(NamedTuple):
@@ -23,6 +25,8 @@ class Options(NamedTuple):
     state_dir: Path | None
     labels: tuple[str, ...]
     log_level: str | None
+    #: So many virtual nodes instead of this one; None = be a node.
+    emulate: int | None = None
 
 
 class UsageError(RequestError):
@@ -50,6 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--label", metavar="K=V", action="append", default=[], help="node label, repeatable")
     made.add_argument("--token", help=argparse.SUPPRESS)
     made.add_argument("--log-level", metavar="L", choices=LEVELS, help="debug, info, warning or error")
+    made.add_argument(
+        "--emulate",
+        metavar="N",
+        help="pretend to be N nodes, named -N and a number, that run nothing: to load a controller",
+    )
     made.add_argument("-V", "--version", action="version", version=f"spurd {__version__}")
     return made
 
@@ -73,4 +82,13 @@ def parse(argv: Sequence[str]) -> Options:
         state_dir=found.state_dir,
         labels=tuple(found.label),
         log_level=found.log_level,
+        emulate=None if found.emulate is None else _emulated(found.emulate, found.node),
     )
+
+
+def _emulated(text: str, node: str | None) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MOST_EMULATED):
+        raise UsageError(f"--emulate {text!r} is not a number from 1 to {MOST_EMULATED}")
+    if not node:
+        raise UsageError("--emulate: give -N too, what the nodes' names begin with")
+    return int(text)
