@@ -165,8 +165,8 @@ def _identity(spec: agent_pb2.LaunchSpec, here: NodeContext) -> dict[str, str]:
         "CLUSTER_NAME": spec.cluster_name,
         "SUBMIT_DIR": spec.submit_dir,
         "SUBMIT_HOST": spec.submit_host,
-        "TOPOLOGY_ADDR": here.node,
-        "TOPOLOGY_ADDR_PATTERN": "node",
+        "TOPOLOGY_ADDR": spec.topology_addr or here.node,
+        "TOPOLOGY_ADDR_PATTERN": spec.topology_addr_pattern or "node",
         "PRIO_PROCESS": "0",
         "JOB_START_TIME": str(int(spec.start_at)),
     }

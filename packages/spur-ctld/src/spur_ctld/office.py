@@ -72,11 +72,11 @@ class Office:
         self.clients = ClientMemory()
         self.lines = StepLines()
         self.builder = SnapshotBuilder(site)
-        self.steps = StepRunner(ledger, self.agents, clock)
+        self.steps = StepRunner(ledger, self.agents, clock, self._where)
         self.suspender = Suspender(ledger, self.agents, clock)
         self.warner = Warner(ledger, self.agents, clock)
         self.scheduler = SchedulerLoop(site)
-        self.launcher = Launcher(ledger, self.agents, clock, self._cool)
+        self.launcher = Launcher(ledger, self.agents, clock, self._cool, self._where)
         self.fencer = Fencer(ledger, self.agents, self.launcher, clock, site.settings.accept_unproven_fence)
         self.recovery = Recovery(site)
         self.timers = Timers(site)
@@ -91,6 +91,9 @@ class Office:
         if seconds:
             self.memory.cool(node, self._site.monotonic() + seconds)
             self.scheduler.wake()
+
+    def _where(self, node: str) -> tuple[str, str]:
+        return self._site.network.shape().address(node)
 
     async def open(self) -> None:
         """Propose the configuration if it differs, take up what the state leaves open, follow it from then.

@@ -54,6 +54,7 @@ def shell_settings(config: Config) -> ShellSettings:
             max_user_priority=scheduler.max_user_priority,
             default_time_limit=scheduler.default_time_limit_minutes * 60,
             enforce_part_limits=scheduler.enforce_part_limits,
+            max_switch_wait=scheduler.max_switch_wait_secs,
             refuse_root=not config.auth.allow_root_jobs,
             licenses=dict(config.licenses),
         ),

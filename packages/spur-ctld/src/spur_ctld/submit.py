@@ -37,6 +37,8 @@ class SubmitRules(NamedTuple):
     job_requeue: bool = True
     #: `[auth] allow_root_jobs` is off: agents would refuse every attempt, and rest between them.
     refuse_root: bool = False
+    #: Longest wait for as few switches as asked for, seconds.
+    max_switch_wait: int = 300
     #: Licences that the cluster has.
     licenses: Mapping[str, int] = MappingProxyType({})
 
@@ -88,6 +90,7 @@ def resolve(
     per_node, per_cpu = memory(spec, wanted)
     resources = submit_wishes.parse_gres_list(spec.gres, nodes)
     wishes, shape = submit_wishes.resolve(spec, shape, resources, limit, nodes)
+    wishes |= submit_wishes.switch_wait(wishes, rules.max_switch_wait)
     _constraint(spec.constraint)
     _dependency(spec.dependency)
     indices, throttle = array_of(spec.array, rules.max_array_size)

@@ -30,6 +30,7 @@ _COUNTS: Final = {
     "sockets_per_node": "Requested node configuration is not available",
     "cores_per_socket": "Requested node configuration is not available",
     "threads_per_core": "Requested node configuration is not available",
+    "switches": "Switch count specification invalid",
 }
 _FLAGS: Final = ("gpus_per_node", "contiguous", "spread", "use_min_nodes", "oversubscribe", "exclusive_user")
 _LISTS: Final = ("gres_total", "gres_per_task", "gres_per_socket")
@@ -71,6 +72,8 @@ def fields(wishes: pb.JobWishes, nodes: Mapping[str, Node]) -> dict[str, Any]:
     for name in _FLAGS:
         if wishes.HasField(name):
             found[name] = getattr(wishes, name)
+    if wishes.HasField("switches_wait_secs"):
+        found["switches_wait"] = wishes.switches_wait_secs
     if wishes.HasField("time_min_secs"):
         found["time_min"] = wishes.time_min_secs or None
     if wishes.hint:
@@ -112,6 +115,13 @@ def _sharing(spec: pb.JobSpec, found: dict[str, Any]) -> None:
         raise RequestError("--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.")
     if "cpus_per_gpu" in found and spec.HasField("cpus_per_task"):
         raise RequestError("--cpus-per-gpu and --cpus-per-task are mutually exclusive")
+
+
+def switch_wait(found: Mapping[str, Any], most_secs: int) -> dict[str, int]:
+    """How long a job that asks for few switches waits for them: as it wishes, within the cluster's bound."""
+    if "switches" not in found:
+        return {"switches_wait": 0}
+    return {"switches_wait": min(found.get("switches_wait", most_secs), most_secs)}
 
 
 def _times(found: dict[str, Any], limit: int | None) -> None:
@@ -203,6 +213,8 @@ def message(request: Request) -> pb.JobWishes:
     for name in _FLAGS:
         if getattr(request, name):
             setattr(found, name, True)
+    if request.switches is not None:
+        found.switches_wait_secs = request.switches_wait
     if request.time_min is not None:
         found.time_min_secs = request.time_min
     return found

@@ -50,6 +50,7 @@ USER_CALLS = [
     ("DeleteReservation", pb.DeleteReservationRequest(name="r")),
     ("ListReservations", pb.ListReservationsRequest()),
     ("GetLicenses", pb.GetLicensesRequest()),
+    ("GetTopology", pb.GetTopologyRequest()),
 ]
 NODE_CALLS = [
     ("RegisterAgent", pb.RegisterAgentRequest(node="n1", cpus=1, port=1)),

@@ -29,4 +29,5 @@ def test_what_changes_anything_goes_to_the_leader():
         "GetConfig",
         "ListReservations",
         "GetLicenses",
+        "GetTopology",
     }

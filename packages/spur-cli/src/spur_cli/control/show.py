@@ -64,6 +64,7 @@ def show(ctx: Context, connect: Connect, words: list[str], style: Style) -> int:
         "partitions": ("slurm_load_partitions", partitions),
         "config": ("slurm_load_ctl_conf", config),
         "steps": ("slurm_get_job_steps", steps),
+        "topology": ("slurm_load_topo", topology),
     }
     if entity not in shown:
         raise ctx.stop(f"show {entity} is not supported by this release")
@@ -175,6 +176,13 @@ def partitions(ctx: Context, transport: "Transport", operands: list[str], style:
             raise Stop(1, f"Partition {operands[0]} not found")
     ctx.out("".join(show_node.partition_text(part, style) for part in found))
     return 0
+
+
+def topology(ctx: Context, transport: "Transport", operands: list[str], style: Style) -> int:
+    """`show topology [NAME | node=NAME | switch=NAME | block=NAME]`."""
+    from spur_cli.control import show_topology
+
+    return show_topology.show(ctx, transport, operands)
 
 
 def config(ctx: Context, transport: "Transport", operands: list[str], style: Style) -> int:

@@ -69,8 +69,21 @@ def _times(job: "Job", style: Style) -> list[str]:
         f"SubmitTime={style.moment(job.submit_at)} EligibleTime={style.moment(job.eligible_at)}",
         f"AccrueTime={style.moment(job.eligible_at)}",
         f"StartTime={style.moment(start)} EndTime={style.moment(end)} Deadline={deadline}",
+        *_preemption(job, style),
         f"SuspendTime={suspended} SecsPreSuspend=0 LastSchedEval={looked_at} Scheduler=Main",
     ]
+
+
+def _preemption(job: "Job", style: Style) -> list[str]:
+    """Where jobs are preempted, or this one was."""
+    if not job.HasField("preempt_eligible_at") and not job.HasField("preempt_at"):
+        return []
+    eligible = (
+        style.moment(job.preempt_eligible_at, "None") if job.HasField("preempt_eligible_at") else "None"
+    )
+    at = style.moment(job.preempt_at, "None") if job.HasField("preempt_at") else "None"
+    by = f" PreemptedFor={job.preempted_by}" if job.HasField("preempted_by") else ""
+    return [f"PreemptEligibleTime={eligible} PreemptTime={at}{by}"]
 
 
 def _resources(job: "Job", style: Style) -> list[str]:
@@ -131,6 +144,8 @@ def _rest(job: "Job", style: Style) -> list[str]:
             f"StdIn={expanded(job.stdin_path, job) if job.stdin_path else '/dev/null'}",
             f"StdOut={expanded(job.stdout_path, job)}",
         ]
+    if job.wishes.HasField("switches"):
+        lines.append(f"Switches={job.wishes.switches}@{duration.long_form(job.wishes.switches_wait_secs)}")
     lines += [f"{name}={text}" for name, text in shape.tres(job).items()]
     return lines
 

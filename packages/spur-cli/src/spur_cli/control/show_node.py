@@ -42,6 +42,8 @@ def node_text(node: "Node", style: Style) -> str:
         f" TmpDisk={node.tmp_disk_mb} Weight={node.weight} Owner=N/A MCS_label=N/A",
     ]
     lines.append(f"Partitions={','.join(node.partitions)} ")
+    if node.switch_name:
+        lines.append(f"Switch={node.switch_name}")
     lines += _node_times(node, style)
     lines += _node_tres(node)
     lines.append("CurrentWatts=0 AveWatts=0")
@@ -104,7 +106,7 @@ def partition_text(part: "Partition", style: Style) -> str:
             f"PartitionName={part.name}",
             f"AllowGroups={','.join(part.allow_groups) or 'ALL'} {accounts} {qos}",
             f"AllocNodes=ALL Default={'YES' if part.is_default else 'NO'} QoS=N/A",
-            f"DefaultTime={default_time} DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
+            f"DefaultTime={default_time} DisableRootJobs=NO ExclusiveUser=NO GraceTime={part.grace_time_secs} Hidden=NO",
             f"MaxNodes={max_nodes} MaxTime={max_time} MinNodes={part.min_nodes} LLN=NO"
             " MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED",
             f"Nodes={null(part.nodes)}",

@@ -47,6 +47,7 @@ KINDS: Final[dict[str, frozenset[str]]] = {
     "/slurm.SlurmController/UpdateNode": _USERS,
     "/slurm.SlurmController/GetPartitions": _USERS,
     "/slurm.SlurmController/GetConfig": _USERS,
+    "/slurm.SlurmController/GetTopology": _USERS,
     "/slurm.SlurmController/CreateReservation": _USERS,
     "/slurm.SlurmController/UpdateReservation": _USERS,
     "/slurm.SlurmController/DeleteReservation": _USERS,

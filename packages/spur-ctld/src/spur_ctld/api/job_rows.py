@@ -28,6 +28,10 @@ def varint(number: int) -> bytes:
 _JOBS_TAG: Final = bytes([pb.GetJobsResponse.DESCRIPTOR.fields_by_name["jobs"].number << 3 | 2])
 _RUN_SECS_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["run_secs"].number << 3 | 1)
 
+_PREEMPTABLE_TAG: Final = varint(
+    common_pb2.JobInfo.DESCRIPTOR.fields_by_name["preempt_eligible_at"].number << 3 | 1
+)
+
 
 class JobRows:
     """The rows of listings without detail, for jobs without a dependency."""
@@ -35,7 +39,7 @@ class JobRows:
     def __init__(self) -> None:
         self._rows: dict[tuple[int, bool], tuple[Job, bytes]] = {}
 
-    def row(self, job: Job, now: float, *, redacted: bool) -> bytes:
+    def row(self, job: Job, now: float, *, redacted: bool, preemptable_at: float | None = None) -> bytes:
         """`job` as one entry of `GetJobsResponse.jobs`, with its tag and length."""
         key = (job.job_id, redacted)
         held = self._rows.get(key)
@@ -49,6 +53,8 @@ class JobRows:
             self._rows[key] = (job, row)
         if job.state in ACTIVE_STATES:
             row += _RUN_SECS_TAG + struct.pack("<d", run_seconds(job, now))
+            if preemptable_at is not None:
+                row += _PREEMPTABLE_TAG + struct.pack("<d", preemptable_at)
         return framed(row)
 
     def forget(self, alive: "dict[int, Job]") -> None:

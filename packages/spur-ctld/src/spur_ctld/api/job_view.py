@@ -53,9 +53,11 @@ def latest_end(job: Job) -> float | None:
     if job.end_at is not None:
         return job.end_at
     limit = job.request.time_limit
+    grace_end = job.push.end_at if job.push is not None and job.start_at is not None else None
     if job.start_at is None or limit is None or limit == UNLIMITED:
-        return None
-    return job.start_at + limit + job.suspended_secs
+        return grace_end
+    end = job.start_at + limit + job.suspended_secs
+    return end if grace_end is None else min(end, grace_end)
 
 
 def output_paths(job: Job) -> tuple[str, str, str]:
@@ -130,6 +132,8 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         deadline_at=request.deadline_at,
         last_sched_at=job.dispatch_at,
         suspend_at=job.suspended_at,
+        preempt_at=job.push.at if job.push is not None else None,
+        preempted_by=job.push.by if job.push is not None else None,
         nodelist=compress_sorted(nodes) if allocated else "",
         batch_host=nodes[0] if allocated and nodes and not request.srun else "",
         min_nodes=request.min_nodes,

@@ -10,6 +10,7 @@ from spur_core.states import TERMINAL_STATES
 from spur_ctld.api import parse
 from spur_ctld.api.job_rows import JobRows, framed
 from spur_ctld.api.job_view import dependency_left, job_message, redact
+from spur_ctld.api.topology import preemptable_at
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
@@ -74,7 +75,7 @@ class JobsRead:
         visible = self.site.may_see(job)
         if not visible and self.site.settings.visibility == "owner_only":
             return b""
-        return self.rows.row(job, now, redacted=not visible)
+        return self.rows.row(job, now, redacted=not visible, preemptable_at=preemptable_at(self.site, job))
 
     async def WatchJob(self, request: pb.WatchJobRequest, context: Any) -> AsyncIterator[pb.WatchJobResponse]:
         seen: Job | None = None
@@ -105,6 +106,9 @@ class JobsRead:
         if job.request.dependency:
             left = dependency_left(job, lookup_for(self.site.ledger.state, job), now)
         message = job_message(job, now, dependency_text=left, detail=detail)
+        at = preemptable_at(self.site, job)
+        if at is not None:
+            message.preempt_eligible_at = at
         if not visible:
             redact(message)
         return message

@@ -161,4 +161,6 @@ def partition_message(partition: Partition, nodes: Mapping[str, Node]) -> pb.Par
         def_memory_per_node_mb=partition.def_mem_per_node,
         max_memory_per_node_mb=partition.max_mem_per_node,
         over_time_limit_secs=partition.over_time_limit or None,
+        grace_time_secs=partition.grace_time,
+        preempt_exempt_secs=partition.preempt_exempt_time,
     )

@@ -73,6 +73,7 @@ class Nodes:
         wanted = parse.hosts(request.names)
         inside = set(request.partitions)
         kept = covering(state.reservations.values(), self.site.clock())
+        leaves = self.site.network.shape().leaves
         response = pb.GetNodesResponse(server_time=self.site.clock())
         for name, node in state.nodes.items():
             if wanted and name not in wanted:
@@ -81,16 +82,16 @@ class Nodes:
             if inside and inside.isdisjoint(own):
                 continue
             reason_user = user_name(node.reason_uid) if node.reason_uid is not None else "spur"
-            response.nodes.append(
-                node_message(
-                    state,
-                    node,
-                    own,
-                    self.site.loads.get(name),
-                    reason_user if node.reason else "",
-                    kept.get(name),
-                )
+            message = node_message(
+                state,
+                node,
+                own,
+                self.site.loads.get(name),
+                reason_user if node.reason else "",
+                kept.get(name),
             )
+            message.switch_name = leaves.get(name, "")
+            response.nodes.append(message)
         return response
 
     async def GetPartitions(self, request: pb.GetPartitionsRequest, context: Any) -> pb.GetPartitionsResponse:

@@ -33,6 +33,7 @@ ROUTES: Final[dict[str, Route]] = {
     _C + "GetNodes": Route.HEARD,
     _C + "GetPartitions": Route.READ,
     _C + "GetConfig": Route.READ,
+    _C + "GetTopology": Route.READ,
     _C + "ListReservations": Route.READ,
     _C + "GetLicenses": Route.READ,
     _C + "CreateReservation": Route.LEADER,

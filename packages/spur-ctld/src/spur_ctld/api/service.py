@@ -14,6 +14,7 @@ from spur_ctld.api.nodes import Nodes
 from spur_ctld.api.reservations import Reservations
 from spur_ctld.api.steps_read import StepsRead
 from spur_ctld.api.steps_write import StepsWrite
+from spur_ctld.api.topology import NetworkShape
 from spur_ctld.site import Site
 from spur_proto import controller_pb2_grpc
 
@@ -26,6 +27,7 @@ class ControllerService(
     Nodes,
     Reservations,
     ClusterInfo,
+    NetworkShape,
     Controllers,
     AgentCalls,
     controller_pb2_grpc.SlurmControllerServicer,

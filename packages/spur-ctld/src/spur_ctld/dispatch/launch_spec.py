@@ -4,7 +4,7 @@ The bytes of the serialized spec are what the launch token signs, so a spec is b
 per node and launch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ class ClusterFacts(NamedTuple):
 
     cluster_name: str
     kill_wait_secs: int
+    #: Node -> its address in the network and the pattern of that; None = the network has no shape.
+    where: Callable[[str], tuple[str, str]] | None = None
 
 
 def runtime_id(job: Job) -> RuntimeId:
@@ -172,12 +174,18 @@ def build(job: Job, facts: ClusterFacts, start_at: float) -> list[pb.LaunchSpec]
         spec.step_node_index = places.get(part.node, 0)
         spec.slice.CopyFrom(slice_message(part))
         spec.job_slice.CopyFrom(spec.slice)
+        _stands(spec, part.node, facts)
         if holds_only(job, part.node):
             spec.hold = True
         else:
             _command(spec, job)
         specs.append(spec)
     return specs
+
+
+def _stands(spec: pb.LaunchSpec, node: str, facts: ClusterFacts) -> None:
+    if facts.where is not None:
+        spec.topology_addr, spec.topology_addr_pattern = facts.where(node)
 
 
 def _command(spec: pb.LaunchSpec, job: Job) -> None:
@@ -236,5 +244,6 @@ def build_step(job: Job, step: Step, inputs: StepInputs, facts: ClusterFacts) ->
         spec.step_node_index = place
         spec.slice.CopyFrom(slice_message(part))
         spec.job_slice.CopyFrom(slice_message(own))
+        _stands(spec, part.node, facts)
         specs[part.node] = spec
     return specs

@@ -117,6 +117,7 @@ class Launcher:
     Args:
         clock: seconds since the epoch.
         node_failed: told about a node that could not launch, to be left alone for a while.
+        where: a node's address in the network and its pattern.
     """
 
     def __init__(
@@ -125,11 +126,13 @@ class Launcher:
         agents: AgentPool,
         clock: Callable[[], float],
         node_failed: Callable[[str], None],
+        where: Callable[[str], tuple[str, str]] | None = None,
     ) -> None:
         self._ledger = ledger
         self._agents = agents
         self._clock = clock
         self._node_failed = node_failed
+        self._where = where
         self._running: dict[tuple[int, int], asyncio.Task[None]] = {}
 
     def look(self, job: Job) -> None:
@@ -194,7 +197,7 @@ class Launcher:
         # An earlier leader's clock may have been ahead of this one's.
         start_at = max(self._clock(), job.dispatch_at or 0.0)
         settings = self._ledger.state.settings
-        facts = ClusterFacts(settings.cluster_name, settings.kill_wait)
+        facts = ClusterFacts(settings.cluster_name, settings.kill_wait, self._where)
         specs = build(job, facts, start_at)
         nodes = launch_nodes(job)
         found = await asyncio.gather(

@@ -61,8 +61,15 @@ class StepRunner:
         clock: seconds since the epoch.
     """
 
-    def __init__(self, ledger: Ledger, agents: AgentPool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        agents: AgentPool,
+        clock: Callable[[], float],
+        where: Callable[[str], tuple[str, str]] | None = None,
+    ) -> None:
         self._ledger = ledger
+        self._where = where
         self._agents = agents
         self._clock = clock
         self._launching: dict[RuntimeId, asyncio.Task[None]] = {}
@@ -173,7 +180,8 @@ class StepRunner:
         faults.after("step_created")
         job, step = found
         settings = self._ledger.state.settings
-        specs = build_step(job, step, inputs, ClusterFacts(settings.cluster_name, settings.kill_wait))
+        facts = ClusterFacts(settings.cluster_name, settings.kill_wait, self._where)
+        specs = build_step(job, step, inputs, facts)
         specs = {node: spec for node, spec in specs.items() if node not in held}
         start_at = self._clock()
         answers = await asyncio.gather(*(self._launch_on(rid, node, spec) for node, spec in specs.items()))

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spur_core.config.sections_later import TopologySection
-from spur_core.grammar.hostlist import compress_sorted, expand, natural_key
+from spur_core.grammar.hostlist import expand, natural_key
 from spur_ctld.ledger import Ledger
 from spur_ctld.state.events import Event, NodeChanged, StateReplaced
 from spur_sched.topology import Topology, blocks, tree
@@ -81,35 +81,3 @@ def shape_of(section: TopologySection, nodes: frozenset[str]) -> Shape:
         for name in ordered if one.nodes == "ALL" else expand(one.nodes):
             of.setdefault(name, one.name)
     return Shape("tree", topology, of, {one.name: one.link_speed for one in section.switches})
-
-
-def lines(shape: Shape, node: str = "", switch: str = "") -> list[str]:
-    """One line a switch or block, leaves first, as Slurm prints them.
-
-    Args:
-        node: only what is above this node.
-        switch: only this one.
-    """
-    topology = shape.topology
-    above = set(topology.path(shape.leaves.get(node, ""))) if node else set(topology.parents)
-    found = []
-    if shape.plugin == "block":
-        for index, name in enumerate(topology.by_level[0] if topology.parents else []):
-            if name in above and switch in ("", name):
-                blocked = compress_sorted(shape.nodes_below(name))
-                found.append(
-                    f"BlockName={name} BlockIndex={index} Nodes={blocked} BlockSize={shape.block_size}"
-                )
-        return found
-    for level, names in enumerate(topology.by_level):
-        for name in names:
-            if name not in above or switch not in ("", name):
-                continue
-            text = f"SwitchName={name} Level={level} LinkSpeed={shape.speeds.get(name, 1)}"
-            members = shape.nodes_below(name)
-            if members:
-                text += f" Nodes={compress_sorted(members)}"
-            if topology.children[name]:
-                text += f" Switches={compress_sorted(topology.children[name])}"
-            found.append(text)
-    return found
