@@ -355,7 +355,6 @@ REFUSED = [
         '[[federation.clusters]] "b" name = "b"',
         "federation",
     ),
-    (P + 'allow_groups = ["g"]', '[[partitions]] "p" allow_groups = ["g"]', "access by group"),
     (
         "[devices]\nauto_detect = true",
         "[devices] auto_detect = true",

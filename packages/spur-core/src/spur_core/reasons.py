@@ -38,6 +38,8 @@ TIME_LIMIT = "TimeLimit"
 INACTIVE_LIMIT = "InactiveLimit"
 DEADLINE = "DeadLine"
 OUT_OF_MEMORY = "OutOfMemory"
+ACCOUNT_NOT_ALLOWED = "AccountNotAllowed"
+QOS_NOT_ALLOWED = "QOSNotAllowed"
 CLEANING = "Cleaning"
 
 #: Reasons under which the scheduler does not look at a job until somebody releases it.

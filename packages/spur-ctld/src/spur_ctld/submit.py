@@ -12,7 +12,7 @@ from spur_core.errors import GrammarError, RequestError
 from spur_core.grammar import array, counts, dependency, features, hostlist
 from spur_core.grammar.licenses import format_licenses, parse_licenses
 from spur_ctld import bounds, submit_shape, submit_wishes
-from spur_ctld.state import distribution, resv_gate
+from spur_ctld.state import access, distribution, resv_gate
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.records import UNLIMITED, IndexRange, Node, Partition, Request
 from spur_ctld.users import UserRecord
@@ -78,6 +78,7 @@ def resolve(
     bounds.check_texts(spec)
     warnings: list[str] = []
     wanted = requested_partitions(spec.partition, partitions)
+    allowed(wanted, who, spec.account, spec.qos, spec.reservation)
     task_nodes = _task_nodes(spec)
     nodelist = _hosts(spec.nodelist, nodes, "nodelist")
     exclude = _hosts(spec.exclude, nodes, "exclude")
@@ -189,22 +190,61 @@ def license_text(text: str, total: Mapping[str, int]) -> str:
 
 
 def requested_partitions(text: str, partitions: Mapping[str, Partition]) -> list[Partition]:
-    """The partitions that a comma list names; the default one, else the first, for an empty list."""
+    """The partitions that a comma list names; the default one, else the first, for an empty list.
+
+    In place of one that takes no jobs stands its alternate.
+    """
     if not partitions:
         raise RequestError("No partition specified or system default partition")
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        default = [p for p in partitions.values() if p.default]
-        return default[:1] or [next(iter(partitions.values()))]
-    found = []
+        names = [p.name for p in partitions.values() if p.default][:1] or [next(iter(partitions))]
+    found: list[Partition] = []
     for name in names:
         if name not in partitions:
             raise RequestError("Invalid partition name specified")
-        if partitions[name] not in found:
-            found.append(partitions[name])
-    if all(p.state in _CLOSED for p in found):
+        partition = partitions[name]
+        if partition.state in _CLOSED and partition.alternate in partitions:
+            partition = partitions[partition.alternate]
+        if partition not in found:
+            found.append(partition)
+    if text.strip() and all(p.state in _CLOSED for p in found):
         raise RequestError("Required partition not available (inactive or drain)")
     return found
+
+
+def allowed(wanted: Iterable[Partition], who: Submitter, account: str, qos: str, reservation: str) -> None:
+    """Refuse a job that one of its partitions is not for.
+
+    Raises:
+        RequestError: Slurm's sentence.
+    """
+    for partition in wanted:
+        text = access.refusal(
+            partition,
+            uid=who.record.uid,
+            groups=who.record.groups,
+            admin=who.admin,
+            account=account,
+            qos=qos,
+            reservation=reservation,
+        )
+        if text:
+            raise RequestError(text)
+
+
+def allowed_to_move(wanted: Iterable[Partition], who: Submitter) -> None:
+    """Refuse a move of a job to partitions that its owner, who asks for it, may not use.
+
+    Account, QOS and reservation are looked at by every pass; a job that has the wrong ones waits.
+
+    Raises:
+        RequestError: Slurm's sentence.
+    """
+    for partition in wanted:
+        text = access.closed_to(partition, who.record.uid, who.record.groups, admin=who.admin)
+        if text:
+            raise RequestError(text)
 
 
 def time_limit(given: int | None, wanted: Iterable[Partition], fallback: int) -> int:

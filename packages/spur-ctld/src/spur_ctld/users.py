@@ -5,6 +5,7 @@ Look-ups may go over the network (LDAP), so they run in a thread and are remembe
 
 import asyncio
 import grp
+import os
 import pwd
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ class UserRecord(NamedTuple):
     uid: int
     gid: int
     group: str
+    #: Names of all its groups.
+    groups: tuple[str, ...] = ()
 
 
 class UnknownUser(RequestError):
@@ -40,7 +43,14 @@ def look_up(name: str) -> UserRecord | None:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):
         return None
-    return UserRecord(found.pw_name, found.pw_uid, found.pw_gid, group_name(found.pw_gid))
+    groups = os.getgrouplist(found.pw_name, found.pw_gid)
+    return UserRecord(
+        found.pw_name,
+        found.pw_uid,
+        found.pw_gid,
+        group_name(found.pw_gid),
+        tuple(group_name(gid) for gid in sorted(set(groups))),
+    )
 
 
 def group_name(gid: int) -> str:

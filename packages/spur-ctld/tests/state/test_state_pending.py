@@ -260,3 +260,38 @@ def test_what_is_referenced(sim):
     sim.cancel(3)
     assert sim.job(3).state is JobState.CANCELLED
     assert dependencies.referenced(sim.state) == {5, 6, 7}
+
+
+class TestAccess:
+    """Partitions that change while jobs wait."""
+
+    @pytest.fixture
+    def limited(self, sim):
+        def set_limits(**limits):
+            main = Partition(name="main", nodes=("n1", "n2"))
+            fast = Partition(name="fast", nodes=("n1",), **limits)
+            sim.do(ops.Configure(at=0, settings=Settings(), partitions=(main, fast)))
+
+        set_limits()
+        return set_limits
+
+    @pytest.mark.parametrize(
+        ("limits", "reason"),
+        [
+            ({"allow_accounts": ("chem",)}, "AccountNotAllowed"),
+            ({"deny_accounts": ("bio",)}, "AccountNotAllowed"),
+            ({"allow_qos": ("high",)}, "QOSNotAllowed"),
+            ({"req_resv": True}, "Reservation"),
+        ],
+    )
+    def test_a_partition_that_no_longer_allows(self, sim, limited, limits, reason):
+        sim.submit(partitions=("fast",), account="bio")
+        sim.submit(partitions=("fast", "main"), account="bio")
+        assert look(sim) == ([1, 2], {})
+        limited(**limits)
+        queue = pending_views(sim.state, sim.now + 1)
+        assert queue.gated == [(1, reason, "")]
+        # What else was asked for is left.
+        assert [(view.job_id, view.partitions) for view in queue.views] == [(2, ("main",))]
+        limited()
+        assert look(sim) == ([1, 2], {})

@@ -73,6 +73,10 @@ def _node_tres(node: "Node") -> list[str]:
     return [f"CfgTRES={tres.format_tres(has)}", f"AllocTRES={tres.format_tres(used)}"]
 
 
+def _yes(flag: bool) -> str:
+    return "YES" if flag else "NO"
+
+
 def partition_text(part: "Partition", style: Style) -> str:
     """The record of one partition."""
     accounts = f"AllowAccounts={','.join(part.allow_accounts) or 'ALL'}"
@@ -86,6 +90,7 @@ def partition_text(part: "Partition", style: Style) -> str:
     )
     max_time = duration.limit_long(part.max_time_secs if part.HasField("max_time_secs") else None)
     max_nodes = str(part.max_nodes) if part.HasField("max_nodes") else "UNLIMITED"
+    cpus = str(part.max_cpus_per_node) if part.HasField("max_cpus_per_node") else "UNLIMITED"
     over = str(-(-part.over_time_limit_secs // 60)) if part.HasField("over_time_limit_secs") else "NONE"
     memory = "DefMemPerNode=UNLIMITED"
     if part.HasField("def_memory_per_cpu_mb"):
@@ -106,12 +111,15 @@ def partition_text(part: "Partition", style: Style) -> str:
             f"PartitionName={part.name}",
             f"AllowGroups={','.join(part.allow_groups) or 'ALL'} {accounts} {qos}",
             f"AllocNodes=ALL Default={'YES' if part.is_default else 'NO'} QoS=N/A",
-            f"DefaultTime={default_time} DisableRootJobs=NO ExclusiveUser=NO GraceTime={part.grace_time_secs} Hidden=NO",
-            f"MaxNodes={max_nodes} MaxTime={max_time} MinNodes={part.min_nodes} LLN=NO"
-            " MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED",
+            f"DefaultTime={default_time} DisableRootJobs={_yes(part.disable_root_jobs)}"
+            f" ExclusiveUser={_yes(part.exclusive_user)} GraceTime={part.grace_time_secs} Hidden=NO",
+            f"MaxNodes={max_nodes} MaxTime={max_time} MinNodes={part.min_nodes} LLN={_yes(part.lln)}"
+            f" MaxCPUsPerNode={cpus} MaxCPUsPerSocket=UNLIMITED",
+            *([f"Alternate={part.alternate}"] if part.alternate else []),
             f"Nodes={null(part.nodes)}",
-            f"PriorityJobFactor={part.priority_tier} PriorityTier={part.priority_tier} RootOnly=NO"
-            " ReqResv=NO OverSubscribe=NO",
+            f"PriorityJobFactor={part.priority_tier} PriorityTier={part.priority_tier}"
+            f" RootOnly={_yes(part.root_only)} ReqResv={_yes(part.req_resv)}"
+            f" OverSubscribe={part.oversubscribe or 'NO'}",
             f"OverTimeLimit={over} PreemptMode={part.preempt_mode.upper() or 'OFF'}",
             f"State={part.state} TotalCPUs={part.total_cpus} TotalNodes={part.total_nodes}"
             " SelectTypeParameters=NONE",

@@ -162,6 +162,10 @@ def partitions(config: Config) -> Iterator[str]:
             )
         if one.def_mem_per_cpu and one.def_mem_per_node:
             yield f"{where} def_mem_per_cpu and def_mem_per_node are both set; keep one"
+        if one.alternate and (
+            one.alternate == one.name or not any(p.name == one.alternate for p in config.partitions)
+        ):
+            yield f"{where} alternate = {shown(one.alternate)}: must be another partition"
 
 
 def nodes(config: Config) -> Iterator[str]:

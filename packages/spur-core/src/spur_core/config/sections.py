@@ -290,7 +290,28 @@ class PartitionEntry:
     deny_accounts: tuple[str, ...] = key((), kinds.texts, "not these accounts", live=True)
     allow_qos: tuple[str, ...] = key((), kinds.texts, "only these QOS", live=True)
     deny_qos: tuple[str, ...] = key((), kinds.texts, "not these QOS", live=True)
-    allow_groups: tuple[str, ...] = key((), kinds.texts, "only these groups", live=True)
+    allow_groups: tuple[str, ...] = key(
+        (), kinds.texts, "only users of these groups of the controller's host", live=True
+    )
+    disable_root_jobs: bool = key(False, kinds.boolean, "no jobs of root", live=True)
+    root_only: bool = key(False, kinds.boolean, "only administrators submit here", live=True)
+    req_resv: bool = key(False, kinds.boolean, "jobs must name a reservation", live=True)
+    oversubscribe: str = key(
+        "NO", kinds.word("NO", "EXCLUSIVE"), "EXCLUSIVE: every job gets whole nodes", live=True
+    )
+    exclusive_user: bool = key(
+        False,
+        kinds.boolean,
+        "a node runs jobs of one user at a time as long as one of these is there",
+        live=True,
+    )
+    max_cpus_per_node: int | None = key(
+        None, kinds.whole(1), "CPUs of each node that its jobs together may use", live=True, example=32
+    )
+    lln: bool = key(False, kinds.boolean, "least loaded nodes first", live=True)
+    alternate: str = key(
+        "", kinds.text, "partition that takes its jobs while it is in DRAIN or INACTIVE", live=True
+    )
     priority_tier: int = key(0, kinds.whole(0, 65533), "jobs of a higher tier come first", live=True)
     preempt_mode: str = key(
         "off",

@@ -36,11 +36,6 @@ TABLE: tuple[Row, ...] = (
     Row("scheduler.fairshare_halflife_days", "fair share", (14,)),
     Row("scheduler.max_jobs_per_cycle", "a bound on one pass"),
     Row("scheduler.preempt_type", "QOS", ("partition_prio",), partial=True),
-    Row("partitions.allow_accounts", "access by account"),
-    Row("partitions.deny_accounts", "access by account"),
-    Row("partitions.allow_qos", "QOS"),
-    Row("partitions.deny_qos", "QOS"),
-    Row("partitions.allow_groups", "access by group"),
     # Trust.
     Row("auth.plugin", "spurauthd", ("none", "jwt"), partial=True),
     Row("admission", "admission by join token"),

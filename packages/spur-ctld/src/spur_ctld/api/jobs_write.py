@@ -269,7 +269,12 @@ class JobsWrite:
     async def UpdateJob(self, request: pb.UpdateJobRequest, context: Any) -> pb.UpdateJobResponse:
         who = await self.site.who()
         now = self.site.clock()
-        make = job_update.operation(request, self.site.catalog.partitions(), self.site.ledger.state, now, who)
+        partitions = self.site.catalog.partitions()
+        if request.HasField("partition"):
+            record, admin = await self.site.caller()
+            wanted = submit.requested_partitions(request.partition, partitions)
+            submit.allowed_to_move(wanted, submit.Submitter(record, admin))
+        make = job_update.operation(request, partitions, self.site.ledger.state, now, who)
         answers = await _apply_to(request.targets, lambda targets: self._targets(make(targets), who))
         return pb.UpdateJobResponse(
             results=[_result(m, a) for m, a in zip(request.targets, answers, strict=True)]

@@ -75,13 +75,18 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
         running=tuple(running),
         jobs=len(use.jobs) if use else 0,
         sockets=node.sockets,
-        cores_per_socket=node.cores_per_socket,
+        cores_per_socket=node.cores_per_socket if _told(node) else 0,
         threads_per_core=node.threads_per_core,
         tmp_disk_mb=node.tmp_disk_mb,
         owner=_owner(state, held),
         users=frozenset(job.request.uid for job in held),
         partition_cpus=_partition_cpus(held, node.name),
     )
+
+
+def _told(node: Node) -> bool:
+    """Whether sockets, cores and threads are those of all its CPUs."""
+    return node.sockets * node.cores_per_socket * node.threads_per_core >= node.cpus
 
 
 def _owner(state: ClusterState, held: Sequence[Job]) -> int | None:
@@ -113,7 +118,6 @@ def partition_view(partition: Partition) -> PartitionView:
         min_nodes=partition.min_nodes,
         priority_tier=partition.priority_tier,
         oversubscribe=partition.oversubscribe,
-        share=partition.share,
         exclusive_user=partition.exclusive_user,
         max_cpus_per_node=partition.max_cpus_per_node,
         lln=partition.lln,

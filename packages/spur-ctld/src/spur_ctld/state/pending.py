@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from spur_core import reasons
 from spur_core.grammar.array import IndexSet
-from spur_ctld.state import dependencies, resv_gate
+from spur_ctld.state import access, dependencies, resv_gate
 from spur_ctld.state.arrays import running_tasks
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Gres, Job, Request
@@ -44,6 +44,7 @@ def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> 
     """Sort every pending job into what may start and what waits for something else than room."""
     memo = {} if memo is None else memo
     tiers = {name: part.priority_tier for name, part in state.partitions.items()}
+    limited = {name for name, part in state.partitions.items() if access.restricts(part)}
     found: list[tuple[int, JobView]] = []
     queue = Queue([], [], [], False)
     starts_matter = False
@@ -52,6 +53,7 @@ def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> 
         if job.reason in reasons.HOLDS or job.priority == 0:
             continue
         starts_matter = starts_matter or dependencies.waits_for_starts(job)
+        restricted = [name for name in job.request.partitions if name in limited]
         outcome = _gate(state, job, now)
         if isinstance(outcome, str):
             if outcome == reasons.DEPENDENCY_NEVER and job.request.kill_on_invalid_dependency:
@@ -63,8 +65,15 @@ def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> 
         if held.reason:
             queue.gated.append((job_id, held.reason, ""))
             continue
-        tier = max((tiers.get(name, 1) for name in job.request.partitions), default=1)
         view = _view(job, outcome, memo)
+        if restricted:
+            known = [state.partitions[n] for n in job.request.partitions if n in state.partitions]
+            names, reason = access.open_to(job.request, known)
+            if reason:
+                queue.gated.append((job_id, reason, ""))
+                continue
+            view = view._replace(partitions=names)
+        tier = max((tiers.get(name, 1) for name in view.partitions), default=1)
         found.append((-tier, view._replace(reservation=held.name) if held.name else view))
     found.sort(
         key=lambda item: (

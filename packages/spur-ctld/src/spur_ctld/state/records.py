@@ -469,9 +469,8 @@ class Partition(Record, frozen=True, kw_only=True):
     all_nodes: bool = False
     #: Groups of the host whose users may submit; empty = all.
     allow_groups: tuple[str, ...] = ()
-    #: "NO", "YES", "FORCE" or "EXCLUSIVE"; of the middle two `share` jobs may have a CPU at a time.
+    #: "NO", or "EXCLUSIVE": its jobs get whole nodes.
     oversubscribe: str = "NO"
-    share: int = 1
     exclusive_user: bool = False
     max_cpus_per_node: int | None = None
     #: Least loaded nodes first.
