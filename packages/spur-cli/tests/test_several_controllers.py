@@ -128,6 +128,19 @@ def test_a_submission_that_was_cut_off_is_sent_again_with_its_id(cli, group, nam
     assert len(ids) == 1
 
 
+def test_a_controller_that_stops_with_the_call_in_its_hands_is_asked_no_more(cli, group, names, refuse):
+    """Its library ends the call as cancelled, which nobody here did."""
+    first, second = group
+    first.answers["SubmitJob"] = raising(refuse(grpc.StatusCode.CANCELLED, ""))
+    second.answers["SubmitJob"] = pb.SubmitJobResponse(job_id=2)
+    assert cli("sbatch", "--wrap", "x", env=names) == (0, "Submitted batch job 2\n", "")
+    ids = {request.request_id for one in group for _, request, _ in one.requests}
+    assert len(ids) == 1
+    alone = cli("sbatch", "--wrap", "x", env={"SPUR_CONTROLLER_ADDR": first.address})
+    assert alone.code == 1
+    assert CONNECT_FAILURE in alone.err
+
+
 def test_a_deaf_controller_costs_a_second(cli, group, names):
     leader = group[1]
     leader.answers["GetJobs"] = pb.GetJobsResponse()

@@ -51,6 +51,11 @@ def call(
             failure = cli_errors.unreachable()
             failure.lost = True
             raise failure from None
+    if status == "CANCELLED":
+        # Not by this side: the server stopped with the call under way.
+        failure = cli_errors.unreachable()
+        failure.lost = True
+        raise failure
     if status != "OK":
         failure = cli_errors.translate(status, exchange.trailers.get(CODE_KEY, ""), details)
         failure.leader = exchange.trailers.get(LEADER_KEY, "")

@@ -219,7 +219,12 @@ class Transport:
             method_of = self._channel(address).unary_unary(path)
             body, call = method_of.with_call(message, timeout=timeout, metadata=metadata)
         except Exception as error:
-            raise _failure(error) from None
+            failure = _failure(error)
+            if failure.status == "CANCELLED":
+                # Not by this side: the server stopped with the call under way.
+                failure = cli_errors.unreachable()
+                failure.lost = True
+            raise failure from None
         from spur_cli.grpc_setup import said
 
         return bytes(body), {key: said(call, key) for key in (LEADER_KEY, STALE_KEY)}

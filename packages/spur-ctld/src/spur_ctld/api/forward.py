@@ -94,6 +94,7 @@ class Forwarder:
         self._seal = seal
         self._channels: dict[str, Any] = {}
         self._flights: set[_Flight] = set()
+        self._closed = False
 
     def leader_is(self, address: str) -> None:
         """Calls to any other controller are given up soon: a deposed one tells how they ended, one that hangs
@@ -110,13 +111,16 @@ class Forwarder:
                 flight.call.cancel()
 
     async def close(self) -> None:
-        """End every call, close every channel."""
+        """End every call, close every channel; calls that come yet are told to ask elsewhere."""
+        self._closed = True
         self._give_up(tuple(self._flights))
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
 
     def _channel(self, address: str) -> Any:
+        if self._closed:
+            raise LeaderLost
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = aio.insecure_channel(address, options=_OPTIONS)
@@ -148,7 +152,7 @@ class Forwarder:
         except aio.AioRpcError as error:
             raise await _outcome(error, flight, context) from None
         except asyncio.CancelledError:
-            if flight.lost:
+            if flight.lost or self._closed:
                 raise LeaderLost from None
             call.cancel()
             raise
@@ -176,7 +180,7 @@ class Forwarder:
         except aio.AioRpcError as error:
             raise await _outcome(error, flight, None if named else context) from None
         except asyncio.CancelledError:
-            if flight.lost:
+            if flight.lost or self._closed:
                 raise LeaderLost from None
             raise
         finally:
