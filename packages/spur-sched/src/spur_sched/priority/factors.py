@@ -132,7 +132,7 @@ def assoc(facts: Facts, cluster: Cluster, rules: Rules) -> float:
 
 
 def tres(facts: Facts, cluster: Cluster, rules: Rules) -> tuple[tuple[str, float], ...]:
-    """Of each TRES that has a weight the part of the partition's, or of the cluster's if it belongs to none."""
+    """Of each TRES with a weight the part of the partition's, or of the cluster's if it belongs to none."""
     own = cluster.partitions.get(facts.partition)
     found = []
     for name, weight in rules.weights.tres:
