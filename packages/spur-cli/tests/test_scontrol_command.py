@@ -168,6 +168,8 @@ def cluster(peer):
         GetJobs=jobs,
         GetNodes=pb.GetNodesResponse(nodes=[NODE]),
         GetPartitions=pb.GetPartitionsResponse(partitions=[PARTITION]),
+        ListReservations=pb.ListReservationsResponse(),
+        GetLicenses=pb.GetLicensesResponse(),
         GetConfig=pb.GetConfigResponse(
             entries=[
                 pb.ConfigEntry(key="MinJobAge", value="300 sec"),

@@ -182,6 +182,7 @@ def test_every_letter_has_a_text(cli, cluster):
 
 def test_clusters_and_reservations(cli, cluster):
     assert cli("sinfo", "-M", "alpha", "-h", "-o", "%R").out.splitlines()[0] == "CLUSTER: alpha"
+    cluster.answers["ListReservations"] = pb.ListReservationsResponse()
     assert cli("sinfo", "-T") == (0, "No reservations in the system\n", "")
 
 

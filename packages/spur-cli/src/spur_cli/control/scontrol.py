@@ -11,12 +11,12 @@ from spur_core.errors import ConfigError
 
 #: Keywords that act in this release.
 KEYWORDS = (
-    "all details exit help hide hold oneliner ping quiet quit release requeue requeuehold show uhold resume"
-    " suspend takeover update verbose version"
+    "all create delete details exit help hide hold oneliner ping quiet quit release requeue requeuehold"
+    " show uhold resume suspend takeover update verbose version"
 )
 #: Keywords of Slurm that come later, refused by name.
 LATER = (
-    "abort callerid cancel_reboot cluster completing create delete errnumstr fsdampeningfactor getent gethost"
+    "abort callerid cancel_reboot cluster completing errnumstr fsdampeningfactor getent gethost"
     " listpids notify pidinfo power reboot reconfigure schedloglevel setdebug setdebugflags shutdown"
     " token top wait_job write"
 )
@@ -119,6 +119,8 @@ class Session:
             from spur_cli.control.update import update
 
             return update(ctx, self.connect, rest)
+        if keyword in ("create", "delete"):
+            return self._reservation(keyword, words)
         if keyword == "ping":
             return self._ping()
         if keyword == "takeover":
@@ -126,6 +128,22 @@ class Session:
 
             return takeover(ctx, self.connect(), rest)
         return self._local(keyword)
+
+    def _reservation(self, keyword: str, words: list[str]) -> int:
+        """`create` and `delete`, which know reservations only."""
+        from spur_cli.control import reservation
+
+        rest = words[1:]
+        if not rest:
+            raise Stop(1, f"too few arguments for keyword:{words[0]}")
+        if not any(reservation.is_reservation(word) for word in (rest if keyword == "create" else rest[:1])):
+            what = rest[0].partition("=")[0]
+            if "partitionname".startswith(what.lower()) or what.lower() == "nodename":
+                raise self.ctx.stop(f"{keyword} {what} is not supported by this release")
+            raise Stop(1, f"Invalid entity: {what} for keyword:{keyword} ")
+        if keyword == "create":
+            return reservation.create(self.ctx, self.connect, rest)
+        return reservation.delete(self.ctx, self.connect, rest)
 
     def _ping(self) -> int:
         from spur_cli.control.ping import ping_lines

@@ -50,20 +50,14 @@ def show(ctx: Context, connect: Connect, words: list[str], style: Style) -> int:
     if entity == "daemons":
         ctx.out("slurmctld slurmd\n")
         return 0
-    if entity == "reservations":
-        if operands:
-            raise Stop(1, f"Reservation {operands[0]} not found")
-        ctx.out("No reservations in the system\n")
-        return 0
-    if entity == "licenses":
-        ctx.out("No licenses configured in Slurm.\n")
-        return 0
     shown: dict[str, tuple[str, Callable[[Context, Transport, list[str], Style], int]]] = {
         "jobs": ("slurm_load_jobs", jobs),
         "nodes": ("slurm_load_node", nodes),
         "partitions": ("slurm_load_partitions", partitions),
         "config": ("slurm_load_ctl_conf", config),
         "steps": ("slurm_get_job_steps", steps),
+        "reservations": ("slurm_load_reservations", reservations),
+        "licenses": ("slurm_load_licenses", licenses),
         "topology": ("slurm_load_topo", topology),
     }
     if entity not in shown:
@@ -73,6 +67,20 @@ def show(ctx: Context, connect: Connect, words: list[str], style: Style) -> int:
         return function(ctx, connect(), operands, style)
     except CallFailed as failure:
         raise Stop(1, f"{loader} error: {failure.text}") from None
+
+
+def reservations(ctx: Context, transport: "Transport", operands: list[str], style: Style) -> int:
+    """`show reservation [NAME]`."""
+    from spur_cli.control import show_reservation
+
+    return show_reservation.show(ctx, transport, operands, style)
+
+
+def licenses(ctx: Context, transport: "Transport", operands: list[str], style: Style) -> int:
+    """`show licenses [NAME]`."""
+    from spur_cli.control import show_reservation
+
+    return show_reservation.licenses(ctx, transport, operands, style)
 
 
 def jobs(ctx: Context, transport: "Transport", operands: list[str], style: Style) -> int:

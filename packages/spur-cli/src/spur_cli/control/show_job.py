@@ -127,8 +127,10 @@ def held_gres(job: "Job") -> str:
 def _rest(job: "Job", style: Style) -> list[str]:
     lines = [
         f"Features={null(job.constraint)} DelayBoot=00:00:00",
+        *([f"Reservation={job.reservation}"] if job.reservation else []),
         f"OverSubscribe={shape.over_subscribe(job)} Exclusive={shape.exclusive(job)}"
-        f" Contiguous={int(job.wishes.contiguous)} Licenses=(null) LicensesAlloc=(null)"
+        f" Contiguous={int(job.wishes.contiguous)} Licenses={null(job.licenses)}"
+        f" LicensesAlloc={null(job.licenses_alloc)}"
         " Network=(null)",
         f"Command={null(job.command)}",
     ]

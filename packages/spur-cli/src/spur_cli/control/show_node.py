@@ -51,6 +51,8 @@ def node_text(node: "Node", style: Style) -> str:
         by = node.reason_user or (str(node.reason_uid) if node.HasField("reason_uid") else "unknown")
         at = style.moment(node.reason_at) if node.HasField("reason_at") else "Unknown"
         lines.append(f"Reason={node.reason} [{by}@{at}]")
+    if node.reservation:
+        lines.append(f"ReservationName={node.reservation}")
     if node.labels:
         lines.append("Labels=" + ",".join(f"{key}={value}" for key, value in sorted(node.labels.items())))
     return record(lines, style)

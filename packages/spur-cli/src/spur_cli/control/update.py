@@ -18,7 +18,7 @@ NO_ENTITY = (
 )
 NEED_REASON = "You must specify a reason when DOWNING or DRAINING a node. Request denied"
 #: Entities of Slurm that this release cannot change.
-LATER = ("partitionname", "reservationname", "reservation", "stepid", "slurmctlddebug")
+LATER = ("partitionname", "stepid", "slurmctlddebug")
 Fields = dict[str, Any]
 
 
@@ -48,6 +48,11 @@ def update(ctx: Context, connect: Connect, words: list[str]) -> int:
         words = [f"{words[0]}={words[1]}", *words[2:]]
     if not words or "=" not in words[0]:
         raise Stop(1, *NO_ENTITY)
+    name = words[0].partition("=")
+    if len(name[0]) >= 3 and "reservationname".startswith(name[0].lower()):
+        from spur_cli.control import reservation
+
+        return reservation.update(ctx, connect, name[2], words[1:])
     first, *rest = [Pair(word) for word in words]
     if first.key in ("jobid", "job", "jobname", "name"):
         return _job(ctx, connect, first, rest)
@@ -179,6 +184,9 @@ JOB_KEYS: dict[str, Callable[[str], Fields]] = {
     "reqsockets": _wish("sockets_per_node", _whole),
     "reqthreads": _wish("threads_per_core", _whole),
     "requeue": lambda value: {"requeue": _yes_no(value)},
+    "reservationname": _text("reservation"),
+    "reservation": _text("reservation"),
+    "licenses": _text("licenses"),
     "shared": _shared,
     "stderr": _text("stderr_path"),
     "stdin": _text("stdin_path"),

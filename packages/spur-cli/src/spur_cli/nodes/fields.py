@@ -105,6 +105,10 @@ def _reason_user_long(node: "Node") -> str:
     return f"{_reason_user(node)}({node.reason_uid})" if node.HasField("reason_uid") else "Unknown"
 
 
+def _reservation(entry: "Entry") -> str:
+    return entry.node.reservation if entry.node is not None else ""
+
+
 def gres_counts(items: "Sequence[common_pb2.GresCount]") -> str:
     """`gpu:mi300x:8,shard:4`, "(null)" for none."""
     out = [f"{i.name}:{i.type}:{i.count}" if i.type else f"{i.name}:{i.count}" for i in items]
@@ -193,7 +197,13 @@ ROWS: tuple[tuple[str, str, str, str, Callable[..., Any]], ...] = (
     ("G", "gres", "GRES", KEY, _node(lambda n: gres_counts(n.gres))),
     ("h", "oversubscribe", "OVERSUBSCRIBE", KEY, _part(lambda p: "NO")),
     ("H", "timestamp", "TIMESTAMP", KEY, _reason_time),
-    ("i", "reservation", "RESERVATION", KEY, lambda entry: ""),
+    (
+        "i",
+        "reservation",
+        "RESERVATION",
+        KEY,
+        _reservation,
+    ),
     ("I", "priorityjobfactor", "PRIO_JOB_FACTOR", KEY, _part(lambda p: str(p.priority_tier))),
     (
         "l",

@@ -102,10 +102,25 @@ def _lists(ctx: Context, options: Parsed) -> bool:
     elif options.has("helpFormat"):
         ctx.out("\n".join(fields.BY_NAME) + "\n")
     elif options.has("reservation"):
-        ctx.out("No reservations in the system\n")
+        _reservations(ctx, options)
     else:
         return False
     return True
+
+
+def _reservations(ctx: Context, options: Parsed) -> None:
+    from spur_cli.control import show_reservation
+    from spur_cli.submit.sbatch import cluster_name
+    from spur_cli.transport import Transport
+
+    try:
+        transport = Transport(ctx, options.get("controller"))
+        cluster_name(ctx, transport, options.get("clusters"))
+        show_reservation.table(ctx, transport, header=not options.has("noheader"))
+    except ConfigError as error:
+        raise ctx.fatal(error.text) from None
+    except CallFailed as failure:
+        raise Stop(1, f"slurm_load_reservations: {failure.text}") from None
 
 
 def built_in(text: str) -> Format:

@@ -64,8 +64,10 @@ def words(node: "Node") -> tuple[str, str]:
 
 
 def suffix(node: "Node") -> str:
-    """`*` not responding; `+` allocated with an ending job; `-` mixed and planned."""
+    """`$` maintenance; `*` not responding; `+` allocated with an ending job; `-` mixed and planned."""
     flags = NodeFlag(node.flags)
+    if flags & NodeFlag.MAINT and words(node)[0] != "maint":
+        return "$"
     if flags & NodeFlag.NOT_RESPONDING:
         return "*"
     if base(node) == NodeBase.ALLOCATED and flags & NodeFlag.COMPLETING:
@@ -123,6 +125,7 @@ FILTERS: "dict[str, Callable[[Node], bool]]" = {
     "planned": lambda n: bool(n.flags & NodeFlag.PLANNED),
     "plnd": lambda n: bool(n.flags & NodeFlag.PLANNED),
     "reserved": lambda n: bool(n.flags & NodeFlag.RESERVED),
+    "resv": lambda n: bool(n.flags & NodeFlag.RESERVED),
     "respond": lambda n: not n.flags & NodeFlag.NOT_RESPONDING,
     "unknown": lambda n: base(n) == NodeBase.UNKNOWN,
 }

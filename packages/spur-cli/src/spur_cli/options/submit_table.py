@@ -67,6 +67,8 @@ ROWS: tuple[_Row, ...] = (
     ("qos", "q", V, "BRA", "QOS", "NAME", "", "quality of service"),
     ("quiet", "Q", F, "BRA", "", "", "", "print no information"),
     ("requeue", "", F, "B", "REQUEUE", "", "", "requeue the job when its node fails"),
+    ("reservation", "", V, "BRA", "RESERVATION", "NAMES", "", "run in this reservation, or any of several"),
+    ("licenses", "L", V, "BRA", "", "NAME:N,...", "", "licences that the job holds; a|b = one of them"),
     ("test-only", "", F, "BR", "", "", "", "only check; nothing is queued"),
     ("time", "t", V, "BRA", "TIMELIMIT", "TIME", "", "time limit"),
     ("wait", "W", F, "B", "WAIT", "", "", "wait for the end and exit as the job did"),
@@ -174,9 +176,9 @@ ROWS: tuple[_Row, ...] = (
 REFUSED = """
 acctg-freq::1 batch::1:B bb::1 bbf::1 cluster-constraint::1 container::1 container-id::1 contiguous
 core-spec:S:1 cores-per-socket::1 cpu-freq::1 cpus-per-gpu::1 delay-boot::1 extra::1 extra-node-info:B:1
-gid::1 gpu-freq::1 gres-flags::1 hint::1 licenses:L:1 mail-user::1 mcs-label::1 mem-per-gpu::1 mincpus::1
+gid::1 gpu-freq::1 gres-flags::1 hint::1 mail-user::1 mcs-label::1 mem-per-gpu::1 mincpus::1
 network::1 ntasks-per-core::1 ntasks-per-gpu::1 ntasks-per-socket::1 gpus-per-socket::1 overcommit:O:0:BA
-power::1 prefer::1 reboot reservation::1 resv-ports::2 segment::1 signal::1 sockets-per-node::1 spread-job
+power::1 prefer::1 reboot resv-ports::2 segment::1 signal::1 sockets-per-node::1 spread-job
 stepmgr switches::1 thread-spec::1 threads-per-core::1 time-min::1 topology::1 tres-bind::1 tres-per-task::1
 uid::1 use-min-nodes oom-kill-step::2 container-image::1:BR container-mounts::1:BR container-workdir::1:BR
 container-name::1:BR container-readonly::0:BR container-mount-home::0:BR container-env::1:BR
@@ -202,7 +204,6 @@ _VARIABLES_OF_REFUSED = {
     "mem-per-gpu": "MEM_PER_GPU",
     "network": "NETWORK",
     "overcommit": "OVERCOMMIT",
-    "reservation": "RESERVATION",
     "signal": "SIGNAL",
     "switches": "REQ_SWITCH",
     "thread-spec": "THREAD_SPEC",

@@ -70,6 +70,8 @@ class Builder:
             ("constraint", "constraint"),
             ("dependency", "dependency"),
             ("array", "array"),
+            ("reservation", "reservation"),
+            ("licenses", "licenses"),
         ):
             if self._given(option) is not None:
                 self.fields[field] = self._given(option)
