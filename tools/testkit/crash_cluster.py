@@ -178,7 +178,7 @@ class CrashCluster:
 
     def _launch(self, name: str, faults: str, prefix: Sequence[str]) -> None:
         struck = self.work / f"struck-{name}-{len(list(self.work.iterdir()))}"
-        env = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0"}
+        env = {**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "0", **self._environment(name)}
         if faults:
             env |= {"SPUR_FAULT": faults, "SPUR_TEST_FAULTS": "1", "SPUR_FAULT_ONCE": str(struck)}
         words = self.layout.command(name)
@@ -198,6 +198,10 @@ class CrashCluster:
             )
         self._children[name] = child
         (run / f"{name}.pid").write_text(f"{child.pid}\n")
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """What the daemon's environment has besides."""
+        return {}
 
     def ready(self, name: str) -> bool:
         """Whether it has said READY."""

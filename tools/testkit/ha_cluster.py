@@ -23,10 +23,27 @@ from testkit.crash_cluster import CrashCluster, until
 
 
 class HaCluster(CrashCluster):
-    """`controllers` controllers and `nodes` agents."""
+    """`controllers` controllers and `nodes` agents.
 
-    def __init__(self, folder: Path, nodes: int = 3, controllers: int = 3, **how: Any) -> None:
+    Attributes:
+        older: controllers that, when they are started, are a release that knows commands only up to that
+            version; all of them with the argument of that name.
+    """
+
+    def __init__(
+        self, folder: Path, nodes: int = 3, controllers: int = 3, older: int = 0, **how: Any
+    ) -> None:
         super().__init__(folder, nodes=nodes, controllers=controllers, **how)
+        self.older = dict.fromkeys(self.controllers, older) if older else {}
+
+    def _environment(self, name: str) -> dict[str, str]:
+        if name not in self.older:
+            return {}
+        return {"SPUR_TEST_COMMAND_VERSION": str(self.older[name]), "SPUR_TEST_FAULTS": "1"}
+
+    def state_dir(self, name: str) -> Path:
+        """The directory of a controller."""
+        return self.folder / "state" / name
 
     @property
     def controllers(self) -> list[str]:

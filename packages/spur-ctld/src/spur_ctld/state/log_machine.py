@@ -67,13 +67,13 @@ class LogMachine:
     def _decode(self, cmd: bytes) -> "ops.AnyOp":
         op = codec.decode_op(cmd)
         known = versions.known()
+        if isinstance(op, ops.RaiseCommandVersion) and op.to > known:
+            raise TooNew(f"the group uses command version {op.to}, this release knows up to {known}")
         if known < versions.COMMAND_VERSION:
             # A test of upgrades: this process is the older release.
             if not versions.usable(type(op), known):
                 raise TooNew(f"operation {type(op).__name__} is unknown to this release")
             return versions.fitted(op, known)
-        if isinstance(op, ops.RaiseCommandVersion) and op.to > known:
-            raise TooNew(f"the group uses command version {op.to}, this release knows up to {known}")
         return op
 
     def freeze(self) -> FrozenState:
