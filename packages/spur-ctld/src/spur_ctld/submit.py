@@ -93,9 +93,10 @@ def resolve(
     wishes, shape = submit_wishes.resolve(spec, shape, resources, limit, nodes)
     wishes |= submit_wishes.switch_wait(wishes, rules.max_switch_wait)
     _constraint(spec.constraint)
-    _dependency(spec.dependency)
+    check_dependency(spec.dependency)
     indices, throttle = array_of(spec.array, rules.max_array_size)
     begin, deadline = times(spec, now)
+    check_deadline(deadline, max(now, begin or 0.0), limit, wishes.get("time_min"))
     priority, nice, more = priority_of(spec, rules, who.admin)
     warnings.extend(more)
     request = Request(
@@ -309,6 +310,27 @@ def memory(spec: pb.JobSpec, wanted: list[Partition]) -> tuple[int | None, int |
     return per_node, per_cpu
 
 
+def check_deadline(deadline: float | None, now: float, limit: int | None, least: int | None) -> None:
+    """Refuse a job that could not end in time if it started at once.
+
+    Args:
+        limit: its time limit.  least: the limit that would do.
+    """
+    secs = least or limit
+    if deadline is not None and secs not in (None, UNLIMITED) and now + (secs or 0) > deadline:
+        raise RequestError("Requested time limit is invalid (missing or exceeds some limit)")
+
+
+def check_dependency(text: str) -> None:
+    """Refuse what cannot be parsed, and what this release has nothing to wait for.
+
+    Raises:
+        GrammarError, RequestError: why.
+    """
+    if any(term.kind == "afterburstbuffer" for term in dependency.parse(text).terms):
+        raise RequestError("Job dependency problem: afterburstbuffer is not supported by this release")
+
+
 def array_of(text: str, max_size: int) -> tuple[tuple[IndexRange, ...], int]:
     """(runs of indices, throttle); no runs for a job that is no array."""
     if not text:
@@ -432,11 +454,6 @@ def _constraint(text: str) -> None:
             features.parse(text)
         except GrammarError:
             raise RequestError("Invalid feature specification") from None
-
-
-def _dependency(text: str) -> None:
-    if text:
-        dependency.parse(text)
 
 
 def _warn_signal(text: str) -> str:

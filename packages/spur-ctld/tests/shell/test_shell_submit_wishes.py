@@ -263,3 +263,27 @@ def test_an_alternate_takes_the_jobs_of_a_partition_that_takes_none():
     assert go(parts=(drained, new), partition="old").partitions == ("main",)
     assert go(parts=(drained, new), partition="old,main").partitions == ("main",)
     assert go(parts=(drained, new)).partitions == ("main",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wishes", "good"),
+    [
+        ({"time_limit_secs": 60}, {}, True),
+        ({"time_limit_secs": 600}, {}, False),
+        ({"time_limit_secs": 600}, {"time_min_secs": 60}, True),
+        ({"time_limit_secs": 60, "begin_at": 1050.0}, {}, False),
+        # Without a limit of its own it gets one when it starts.
+        ({}, {}, True),
+    ],
+)
+def test_a_deadline_that_cannot_be_kept_is_refused(fields, wishes, good):
+    if good:
+        assert go(deadline_at=1100.0, wishes=wishes, **fields).deadline_at == 1100.0
+    else:
+        assert refused(deadline_at=1100.0, wishes=wishes, **fields).startswith(
+            "Requested time limit is invalid"
+        )
+
+
+def test_a_burst_buffer_is_nothing_to_wait_for():
+    assert "afterburstbuffer is not supported by this release" in refused(dependency="afterburstbuffer:5")

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from spur_core import reasons
 from spur_core.states import JobState, NodeAvail
 from spur_proto import controller_pb2 as pb
@@ -238,3 +240,23 @@ async def test_an_unknown_node_is_told_to_register(cluster):
     request = pb.HeartbeatRequest(node="stranger")
     answer = await cluster.stub.Heartbeat(request, metadata=cluster.as_node("stranger"))
     assert answer.register_again
+
+
+@pytest.mark.parametrize(
+    ("more", "secs"), [({}, 100), ({"time_limit_secs": 60}, 40), ({"time_limit_secs": 0}, 100)]
+)
+async def test_a_job_that_cannot_end_by_its_deadline_any_more_is_ended(cluster, more, secs):
+    job = await cluster.submit(hold=True, deadline_at=cluster.clock.time() + 100, **more)
+    cluster.clock.ahead += secs - 5
+    await tick(cluster)
+    assert cluster.state.jobs[job].state is JobState.PENDING
+    cluster.clock.ahead += 10
+    await tick(cluster)
+    assert cluster.state.jobs[job].state is JobState.DEADLINE
+
+
+async def test_a_deadline_is_the_limit_of_a_job_without_one(cluster):
+    await cluster.add_agent("n1")
+    job = await cluster.submit(deadline_at=cluster.clock.time() + 600, time_limit_secs=0)
+    await cluster.in_state(job, JobState.RUNNING)
+    assert 590 < cluster.state.jobs[job].request.time_limit <= 600

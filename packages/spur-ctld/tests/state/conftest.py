@@ -95,7 +95,14 @@ class Sim:
         return self.do(ops.NodeRegister(at=0, node=Node(name=name, cpus=cpus, boot_id=boot, **fields)))
 
     def submit(self, *, who: ops.Who = ALICE, array: Any = (), **more: Any) -> int:
-        op_fields = {"request_id", "array_throttle", "priority", "held", "held_by_admin"} & more.keys()
+        op_fields = {
+            "request_id",
+            "array_throttle",
+            "priority",
+            "priority_given",
+            "held",
+            "held_by_admin",
+        } & more.keys()
         op_values = {name: more.pop(name) for name in op_fields}
         fields: dict[str, Any] = {"name": "job", "partitions": ("main",), "script": b"#!/bin/sh\n"}
         fields.update(more)
@@ -111,6 +118,7 @@ class Sim:
         if attempt is None:
             attempt = self.job(job_id).run_attempt + 1
         everywhere = more.pop("everywhere", True)
+        time_limit = more.pop("time_limit", None)
         ranks = more.pop("ranks", None) or [()] * len(nodes)
         slices = tuple(
             Slice(node=name, cpus=cpus, ranks=own, **more) for name, own in zip(nodes, ranks, strict=True)
@@ -124,6 +132,7 @@ class Sim:
                 slices=slices,
                 task=task,
                 everywhere=everywhere,
+                time_limit=time_limit,
             )
         )
 

@@ -188,3 +188,27 @@ def test_a_batch_job_of_the_first_release_was_launched_on_its_first_node_only(si
     sim.confirm(1, "n2")
     assert sim.job(1).state is JobState.CANCELLED
     assert (sim.state.use["n1"].cpus, sim.state.use["n2"].cpus) == (0, 0)
+
+
+def test_a_start_may_cut_the_limit_of_the_attempt(sim):
+    sim.submit(time_limit=3600, time_min=600)
+    sim.begin(1, time_limit=900)
+    sim.commit(1)
+    assert (sim.job(1).request.time_limit, sim.job(1).asked_limit) == (900, 3600)
+    sim.requeue(1)
+    sim.confirm(1)
+    assert (sim.job(1).state, sim.job(1).request.time_limit, sim.job(1).asked_limit) == (
+        JobState.PENDING,
+        3600,
+        None,
+    )
+
+
+def test_a_limit_that_was_changed_afterwards_stays_changed(sim, admin):
+    sim.submit(time_limit=3600)
+    sim.begin(1, time_limit=900)
+    sim.commit(1)
+    assert sim.update(1, who=admin, time_limit=1800) is None
+    sim.requeue(1)
+    sim.confirm(1)
+    assert (sim.job(1).request.time_limit, sim.job(1).asked_limit) == (1800, None)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from spur_core.errors import RequestError
-from spur_core.grammar import dependency, features, hostlist
+from spur_core.grammar import features, hostlist
 from spur_ctld import bounds, submit, submit_wishes
 from spur_ctld.state import resv_gate
 from spur_ctld.state.cluster import ClusterState
@@ -119,7 +119,7 @@ def field_changes(
         changes["time_limit"] = request.time_limit_secs or UNLIMITED
     if request.HasField("dependency"):
         text = "" if request.dependency.lower() in ("", "(null)", "0") else request.dependency
-        dependency.parse(text)
+        submit.check_dependency(text)
         changes["dependency"] = text
     if request.HasField("begin_at"):
         changes["begin_at"] = request.begin_at or None

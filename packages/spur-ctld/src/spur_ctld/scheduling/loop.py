@@ -16,7 +16,7 @@ from spur_core import reasons
 from spur_core.errors import SpurError
 from spur_core.states import JobState
 from spur_ctld.scheduling import pushing
-from spur_ctld.scheduling.views import slices_of
+from spur_ctld.scheduling.views import limit_of_deadline, slices_of
 from spur_ctld.site import Site
 from spur_ctld.state import ops
 from spur_ctld.state.events import (
@@ -178,6 +178,7 @@ class SchedulerLoop:
             slices=slices_of(placement, job.request),
             task=placement.task,
             everywhere=True,
+            time_limit=placement.time_limit or limit_of_deadline(job.request, now),
         )
         try:
             await self._site.ledger.commit(op)

@@ -125,6 +125,13 @@ def partition_view(partition: Partition) -> PartitionView:
     )
 
 
+def limit_of_deadline(request: Request, now: float) -> int | None:
+    """The limit of a job that has none but a deadline to end by; None = as it asked."""
+    if request.deadline_at is None or request.time_limit not in (None, UNLIMITED):
+        return None
+    return max(60, int(request.deadline_at - now))
+
+
 def slices_of(placement: Placement, request: Request) -> tuple[Slice, ...]:
     """A placement as the log records it; the tasks of a stand-alone srun lie as its user wished.
 

@@ -133,13 +133,23 @@ def hold(state: ClusterState, op: Hold) -> TargetsResult:
 
     def release(job: Job) -> None:
         fresh = job.reason == reasons.HELD_MAX_REQUEUE
+        base, prior = job.prior_priority or state.settings.default_priority, job.prior_priority
+        since = job.accrue_at
+        if state.command_version >= 4:
+            since = op.at
+            if job.priority_given:
+                # As in Slurm, a release gives what was set by hand back to the factors.
+                base = prior = _within(state.settings.default_priority - job.request.nice)
         _put_pending(
             state,
             msgspec.structs.replace(
                 released(state, job),
                 reason=reasons.NONE,
                 desc="",
-                priority=job.prior_priority or state.settings.default_priority,
+                priority=base,
+                prior_priority=prior,
+                priority_given=False,
+                accrue_at=since,
                 not_before=None,
                 launch_failures=0 if fresh else job.launch_failures,
             ),
@@ -207,6 +217,8 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
     ):
         return Refusal("bad_request", "Requested time limit is invalid (missing or exceeds some limit)")
     changed = msgspec.structs.replace(job, request=request)
+    if "time_limit" in changes and job.asked_limit is not None:
+        changed = msgspec.structs.replace(changed, asked_limit=None)
     if not pending:
         return changed
     if "begin_at" in changes:
@@ -217,6 +229,8 @@ def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
         changed = _with_nice(changed, job.request.nice)
     if op.priority is not None:
         changed = _with_priority(changed, op.priority, op.who)
+        if op.priority and state.command_version >= 4:
+            changed = _by_hand(changed, keep_nice="nice" in changes)
     if op.array_throttle is not None:
         changed = msgspec.structs.replace(changed, array_throttle=op.array_throttle)
     if changed.reason not in reasons.HOLDS:
@@ -262,6 +276,8 @@ def _forbidden(state: ClusterState, op: Update, job: Job, changes: dict[str, Any
             return DENIED
     if "nice" in changes and changes["nice"] < job.request.nice:
         return DENIED
+    if "site_factor" in changes:
+        return DENIED
     if op.priority is not None and job.reason == reasons.HELD_ADMIN:
         return DENIED
     return None
@@ -280,6 +296,12 @@ def _with_priority(job: Job, priority: int, who: Who) -> Job:
     most = job.priority or job.prior_priority or priority
     lowered = priority if _rules(who) else min(priority, most)
     return msgspec.structs.replace(job, priority=lowered, prior_priority=lowered, reason=reasons.NONE)
+
+
+def _by_hand(job: Job, *, keep_nice: bool) -> Job:
+    """The priority is not made of factors any more, and nothing is taken off it, as in Slurm."""
+    request = job.request if keep_nice else msgspec.structs.replace(job.request, nice=0)
+    return msgspec.structs.replace(job, priority_given=True, request=request)
 
 
 def _with_nice(job: Job, before: int) -> Job:

@@ -19,7 +19,7 @@ from spur_ctld.state.ops import (
     OpResult,
     Refusal,
 )
-from spur_ctld.state.records import Fence, Job
+from spur_ctld.state.records import UNLIMITED, Fence, Job
 
 
 def begin(state: ClusterState, op: DispatchBegin) -> OpResult:
@@ -31,6 +31,12 @@ def begin(state: ClusterState, op: DispatchBegin) -> OpResult:
     if op.task is not None and job.array_pending:
         job = split_task(state, job, op.task)
     nodes = tuple(part.node for part in op.slices)
+    if op.time_limit is not None and op.time_limit != job.request.time_limit:
+        job = msgspec.structs.replace(
+            job,
+            asked_limit=UNLIMITED if job.request.time_limit is None else job.request.time_limit,
+            request=msgspec.structs.replace(job.request, time_limit=op.time_limit),
+        )
     state.put_job(
         msgspec.structs.replace(
             job,
@@ -46,6 +52,7 @@ def begin(state: ClusterState, op: DispatchBegin) -> OpResult:
             everywhere=op.everywhere,
             reservation=op.reservation,
             licenses=op.licenses,
+            start_priority=op.priority,
             # A stand-alone srun is step 0 of its own job.
             next_step_id=1 if job.request.srun else 0,
         )

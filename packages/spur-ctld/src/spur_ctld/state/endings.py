@@ -168,6 +168,9 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
             not_before = at + launch_backoff(state, job.launch_failures)
     if recoveries >= MAX_RECOVERY_FENCES and not hold:
         hold, recoveries = reasons.RECOVERY_FAILED, 0
+    if job.asked_limit is not None:
+        request = msgspec.structs.replace(job.request, time_limit=job.asked_limit)
+        job = msgspec.structs.replace(job, request=request, asked_limit=None)
     waiting = msgspec.structs.replace(
         job,
         state=next_job_state(job.state, JobEvent.REQUEUE),
@@ -195,6 +198,7 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         stdout_real="",
         stderr_real="",
         everywhere=False,
+        start_priority=0,
         next_step_id=0,
         past_steps=(),
         interactive_used=False,

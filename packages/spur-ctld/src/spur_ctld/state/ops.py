@@ -72,6 +72,8 @@ class Submit(Op, frozen=True, kw_only=True, tag="submit"):
     priority: int = 0
     held: bool = False
     held_by_admin: bool = False
+    #: `priority` was asked for, and is not the usual base.
+    priority_given: bool = False
 
 
 class Cancel(Op, frozen=True, kw_only=True, tag="cancel"):
@@ -127,6 +129,10 @@ class DispatchBegin(Op, frozen=True, kw_only=True, tag="dispatch_begin"):
     #: What it runs in, and the licences that it takes.
     reservation: str = ""
     licenses: tuple[tuple[str, int], ...] = ()
+    #: The limit that the attempt gets in place of its request's, seconds; None = the request's.
+    time_limit: int | None = None
+    #: The priority that it starts with; 0 = not told.
+    priority: int = 0
 
 
 class DispatchCommit(Op, frozen=True, kw_only=True, tag="dispatch_commit"):

@@ -174,6 +174,8 @@ class Request(Record, frozen=True, kw_only=True):
     #: Most leaf switches of the network, and for how many seconds to wait for so few.
     switches: int | None = None
     switches_wait: int = 0
+    #: Added to its priority by an administrator.
+    site_factor: int = 0
 
 
 class Fence(Record, frozen=True, kw_only=True):
@@ -401,6 +403,14 @@ class Job(Record, frozen=True, kw_only=True):
     licenses: tuple[tuple[str, int], ...] = ()
     #: It was, or is being, preempted; of an ended job how it ended.
     push: Push | None = None
+    #: The request's time limit before this attempt's start cut it; None = it was not cut.
+    asked_limit: int | None = None
+    #: `priority` was set by hand: it is the priority, and not the base that one is made of.
+    priority_given: bool = False
+    #: Since when its age counts, if later than `eligible_at`: a dependency was met, a hold was lifted.
+    accrue_at: float = 0.0
+    #: What the present attempt started with; 0 = not known.
+    start_priority: int = 0
 
 
 class Node(Record, frozen=True, kw_only=True):
@@ -484,6 +494,8 @@ class Partition(Record, frozen=True, kw_only=True):
     preempt_exempt_time: int | None = None
     #: Seconds between the signals that tell of a preemption and the end.
     grace_time: int = 0
+    #: What the partition adds to a multifactor priority, by the highest of all partitions.
+    priority_job_factor: int = 1
 
 
 class AcctRow(Record, frozen=True, kw_only=True):

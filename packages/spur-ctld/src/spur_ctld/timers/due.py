@@ -149,17 +149,19 @@ def has_client(job: Job) -> bool:
 
 
 def past_deadline(jobs: Iterable[Job], now: float) -> tuple[list[int], float | None]:
-    """Pending jobs whose deadline has passed."""
+    """Pending jobs that cannot end by their deadline any more, whatever starts them now."""
     due: list[int] = []
     following: float | None = None
     for job in jobs:
         deadline = job.request.deadline_at
         if deadline is None or job.state is not JobState.PENDING:
             continue
-        if deadline <= now:
+        least = job.request.time_min or job.request.time_limit
+        last = deadline if least in (None, UNLIMITED) else deadline - (least or 0)
+        if last < now or deadline <= now:
             due.append(job.job_id)
-        elif following is None or deadline < following:
-            following = deadline
+        elif following is None or last < following:
+            following = last
     return due, following
 
 
