@@ -152,7 +152,7 @@ def _row(job: Job, seq: int, final: JobState | None, end_at: float | None) -> Ac
         nodelist=compress_sorted([part.node for part in job.slices]) if started else "",
         req_tres=format_tres(requested_tres(request), by_name=True),
         alloc_tres=format_tres(allocated_tres(job.slices), by_name=True) if started else "",
-        priority=job.priority,
+        priority=job.start_priority or job.priority,
         work_dir=request.work_dir,
         submit_line=request.submit_line,
         comment=request.comment,

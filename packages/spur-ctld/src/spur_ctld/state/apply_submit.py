@@ -49,6 +49,7 @@ def _record(state: ClusterState, op: Submit) -> Job:
         reason=reason,
         priority=0 if op.held else base,
         prior_priority=base,
+        priority_given=op.priority_given,
         eligible_at=max(op.at, request.begin_at or 0.0),
     )
     if not op.array:

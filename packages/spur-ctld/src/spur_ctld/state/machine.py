@@ -57,7 +57,9 @@ def _reasons(state: ClusterState, op: ops.PendingReasons) -> ops.Done:
         if job is None or job.state is not JobState.PENDING or job.reason in reasons.HOLDS:
             continue
         if (job.reason, job.desc) != (reason, desc):
-            state.put_job(msgspec.structs.replace(job, reason=reason, desc=desc))
+            met = job.reason == reasons.DEPENDENCY and reason != reasons.DEPENDENCY
+            since = op.at if met and state.command_version >= 4 else job.accrue_at
+            state.put_job(msgspec.structs.replace(job, reason=reason, desc=desc, accrue_at=since))
             state.emit(JobChanged(job_id))
     for job_id in op.cancel:
         job = state.jobs.get(job_id)
