@@ -207,3 +207,18 @@ def test_sample_on_disk_is_the_generated_one():
 
     path = Path(__file__).parents[3] / "deploy" / "spur.conf.sample"
     assert path.read_text() == render()
+
+
+def test_priorities():
+    """Weights by canonical names of TRES, flags in their order, durations in seconds."""
+    config = parse_config(
+        'cluster_name = "c"\n[scheduler]\npriority_type = "Multifactor"\npriority_max_age = "14-0"\n'
+        'priority_weight_tres = { CPU = 1, Mem = 2, "GRES/gpu" = 3 }\n'
+        'priority_flags = ["small_relative_to_time", "NO_NORMAL_ALL"]\n'
+        '[[partitions]]\nname = "p"\npriority_job_factor = 7\n'
+    )
+    section = config.scheduler
+    assert (section.priority_type, section.priority_max_age) == ("multifactor", 14 * 86400)
+    assert section.priority_weight_tres == {"cpu": 1, "mem": 2, "gres/gpu": 3}
+    assert section.priority_flags == ("NO_NORMAL_ALL", "SMALL_RELATIVE_TO_TIME")
+    assert config.partitions[0].priority_job_factor == 7

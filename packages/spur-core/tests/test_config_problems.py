@@ -7,6 +7,7 @@ from spur_core.errors import ConfigError
 
 BASE = 'cluster_name = "c1"\n'
 P = '[[partitions]]\nname = "p"\n'
+MULTI = '[scheduler]\npriority_type = "multifactor"\n'
 TREE = '[topology]\nplugin = "tree"\n'
 
 
@@ -76,6 +77,63 @@ ONE = [
     (
         BASE + '[scheduler]\npreempt_type = "x"',
         '[scheduler] preempt_type = "x": must be one of none, partition_prio, qos_priority',
+    ),
+    (
+        BASE + '[scheduler]\npriority_type = "x"',
+        '[scheduler] priority_type = "x": must be one of basic, multifactor',
+    ),
+    (BASE + MULTI + "priority_weight_age = -1", "[scheduler] priority_weight_age = -1: must be at least 0"),
+    (
+        BASE + MULTI + "priority_weight_job_size = 4294967296",
+        "[scheduler] priority_weight_job_size = 4294967296: must be at most 4294967295",
+    ),
+    (
+        BASE + "[scheduler]\npriority_weight_age = 5",
+        '[scheduler] priority_weight_age = 5: has an effect with priority_type = "multifactor" only',
+    ),
+    (
+        BASE + "[scheduler]\npriority_favor_small = true",
+        '[scheduler] priority_favor_small = true: has an effect with priority_type = "multifactor" only',
+    ),
+    (
+        BASE + P + "priority_job_factor = 3",
+        '[[partitions]] "p" priority_job_factor = 3: has an effect with priority_type = "multifactor" only',
+    ),
+    (
+        BASE + P + "priority_job_factor = 65534",
+        '[[partitions]] "p" priority_job_factor = 65534: must be at most 65533',
+    ),
+    (
+        BASE + MULTI + "priority_weight_fairshare = 1",
+        "[scheduler] priority_weight_fairshare = 1 is not supported by this release (fair share)",
+    ),
+    (
+        BASE + MULTI + 'priority_flags = ["no_fair_tree"]',
+        "[scheduler] priority_flags: NO_FAIR_TREE is not supported by this release (fair share)",
+    ),
+    (
+        BASE + MULTI + 'priority_flags = ["FAVOUR_ME"]',
+        '[scheduler] priority_flags = ["FAVOUR_ME"]: must be a list of words out of ACCRUE_ALWAYS,'
+        " CALCULATE_RUNNING, DEPTH_OBLIVIOUS, INCR_ONLY, MAX_TRES, MAX_TRES_GRES, NO_FAIR_TREE,"
+        " NO_NORMAL_ALL, NO_NORMAL_ASSOC, NO_NORMAL_PART, NO_NORMAL_QOS, NO_NORMAL_TRES,"
+        " SMALL_RELATIVE_TO_TIME",
+    ),
+    (
+        BASE + MULTI + "priority_weight_tres = { cpu = 1, zz = 2 }",
+        '[scheduler] priority_weight_tres = { "cpu" = 1, "zz" = 2 }: "zz" is no TRES; examples: cpu, mem,'
+        ' node, "gres/gpu"',
+    ),
+    (
+        BASE + MULTI + "priority_weight_tres = { cpu = -2 }",
+        '[scheduler] priority_weight_tres = { "cpu" = -2 }: must be at least 0',
+    ),
+    (
+        BASE + '[scheduler]\npriority_max_age = "UNLIMITED"',
+        '[scheduler] priority_max_age = "UNLIMITED": must be at least a minute and not unlimited',
+    ),
+    (
+        BASE + "[scheduler]\npriority_calc_period_secs = 0",
+        "[scheduler] priority_calc_period_secs = 0: must be at least 1",
     ),
     (BASE + '[auth]\nmode = "x"', '[auth] mode = "x": must be one of disabled, permissive, required'),
     (BASE + '[auth]\nplugin = "munge"', '[auth] plugin = "munge": must be one of none, jwt, spur'),
@@ -324,7 +382,8 @@ def test_submit_hooks_must_be_nobodys_to_change(tmp_path):
 
 
 REFUSED = [
-    ("[licenses]\nmatlab = 1", 'licenses = { "matlab" = 1 }', "licences"),
+    (MULTI + "priority_weight_qos = 1", "[scheduler] priority_weight_qos = 1", "QOS"),
+    (MULTI + "priority_weight_assoc = 1", "[scheduler] priority_weight_assoc = 1", "associations"),
     ("[cluster]\nenabled = true", "[cluster] enabled = true", "Kubernetes"),
     ("[kubernetes]\nenabled = true", "[kubernetes] enabled = true", "Kubernetes"),
     ("[burst_buffer]\ntotal_gb = 1", "[burst_buffer] total_gb = 1", "burst buffers"),

@@ -70,6 +70,18 @@ def word(*choices: str, aliases: "dict[str, str] | None" = None) -> Convert:
     return convert
 
 
+def words(*choices: str) -> Convert:
+    """A list of some of `choices`, any case, each at most once; stored as they are written there."""
+
+    def convert(value: object) -> tuple[str, ...]:
+        given = {one.upper() for one in texts(value)}
+        if not given <= {choice.upper() for choice in choices}:
+            raise GrammarError(f"must be a list of words out of {', '.join(choices)}")
+        return tuple(choice for choice in choices if choice.upper() in given)
+
+    return convert
+
+
 def texts(value: object) -> tuple[str, ...]:
     """A list of texts, none of them empty."""
     if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
@@ -89,6 +101,26 @@ def amounts(value: object) -> dict[str, int]:
     if not isinstance(value, dict):
         raise GrammarError("must be a table of whole numbers, such as { matlab = 10 }")
     return {str(item): whole()(amount) for item, amount in value.items()}
+
+
+#: Weights of priorities are 32 bits wide.
+weight = whole(0, 0xFFFFFFFF)
+
+
+def tres_weights(value: object) -> dict[str, int]:
+    """A table of TRES names to weights, by canonical name."""
+    from spur_core.grammar.tres import parse_tres
+
+    if not isinstance(value, dict):
+        raise GrammarError('must be a table of weights, such as { cpu = 1000, "gres/gpu" = 5000 }')
+    found = {}
+    for item, number in value.items():
+        try:
+            (name,) = parse_tres(f"{item}=1")
+        except (GrammarError, ValueError):
+            raise GrammarError(f'"{item}" is no TRES; examples: cpu, mem, node, "gres/gpu"') from None
+        found[name] = weight(number)
+    return found
 
 
 def address(value: object) -> str:
@@ -140,6 +172,14 @@ def duration(value: object) -> int | None:
     except GrammarError:
         raise GrammarError('not a duration; examples: 60, "1:30:00", "2-12", "90m", "UNLIMITED"') from None
     return None if seconds is None else minutes_rounded_up(seconds) * 60
+
+
+def span(value: object) -> int:
+    """A duration that ends: seconds, at least a minute."""
+    seconds = duration(value)
+    if not seconds:
+        raise GrammarError("must be at least a minute and not unlimited")
+    return seconds
 
 
 def memory(value: object) -> int | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from spur_core.config.address import split_address, with_port
 from spur_core.config.model import Config
 from spur_core.config.schema import shown
-from spur_core.config.sections import ControllerSection
+from spur_core.config.sections import PRIORITY_FLAGS, ControllerSection
 from spur_core.errors import GrammarError
 
 Rule = Callable[[Config], Iterator[str]]
@@ -168,6 +168,26 @@ def partitions(config: Config) -> Iterator[str]:
             yield f"{where} alternate = {shown(one.alternate)}: must be another partition"
 
 
+def priorities(config: Config) -> Iterator[str]:
+    """Flags that have to wait, and what only a sum of factors looks at."""
+    section = config.scheduler
+    for flag in section.priority_flags:
+        if why := PRIORITY_FLAGS[flag]:
+            yield f"[scheduler] priority_flags: {flag} is not supported by this release ({why})"
+    if section.priority_type == "multifactor":
+        return
+    only = 'has an effect with priority_type = "multifactor" only'
+    defaults = type(section)()
+    for name, default in vars(defaults).items():
+        value = getattr(section, name)
+        summed = name.startswith("priority_weight") or name in ("priority_favor_small", "priority_flags")
+        if summed and value != default:
+            yield f"[scheduler] {name} = {shown(value)}: {only}"
+    for one in config.partitions:
+        if one.priority_job_factor != 1:
+            yield f"[[partitions]] {shown(one.name)} priority_job_factor = {one.priority_job_factor}: {only}"
+
+
 def nodes(config: Config) -> Iterator[str]:
     """An entry must mean some node."""
     for at, one in enumerate(config.nodes):
@@ -202,6 +222,7 @@ RULES: tuple[Rule, ...] = (
     credentials,
     agent_port,
     partitions,
+    priorities,
     nodes,
     gres_entries,
 )

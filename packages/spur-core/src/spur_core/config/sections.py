@@ -15,6 +15,23 @@ from spur_core.config.schema import key
 _YEAR_SECS = 366 * 86400
 _DAY_SECS = 86400
 
+#: Words of priority_flags: flag -> the feature that it has to wait for; "" = it has an effect.
+PRIORITY_FLAGS = {
+    "ACCRUE_ALWAYS": "",
+    "CALCULATE_RUNNING": "",
+    "DEPTH_OBLIVIOUS": "fair share",
+    "INCR_ONLY": "priorities that never fall",
+    "MAX_TRES": "billing",
+    "MAX_TRES_GRES": "billing",
+    "NO_FAIR_TREE": "fair share",
+    "NO_NORMAL_ALL": "",
+    "NO_NORMAL_ASSOC": "associations",
+    "NO_NORMAL_PART": "",
+    "NO_NORMAL_QOS": "QOS",
+    "NO_NORMAL_TRES": "",
+    "SMALL_RELATIVE_TO_TIME": "",
+}
+
 
 @dataclass(frozen=True)
 class ControllerSection:
@@ -149,6 +166,37 @@ class SchedulerSection:
         live=True,
     )
     max_user_priority: int = key(1000, kinds.whole(0), "highest priority that a user may ask for", live=True)
+    priority_type: str = key(
+        "basic",
+        kinds.word("basic", "multifactor"),
+        "how priorities are made: a base that grows with the wait and the tier, or Slurm's sum of factors",
+        live=True,
+    )
+    priority_max_age: int | None = key(
+        None,
+        kinds.span,
+        "duration after which a job is as old as can be; 7 days unless given",
+        live=True,
+        example="14-00:00:00",
+    )
+    priority_calc_period_secs: int = key(
+        300, kinds.whole(1, _DAY_SECS), "how often the priorities of waiting jobs are made anew", live=True
+    )
+    priority_favor_small: bool = key(False, kinds.boolean, "small jobs have the high size factors", live=True)
+    priority_flags: tuple[str, ...] = key(
+        (), kinds.words(*PRIORITY_FLAGS), "Slurm's PriorityFlags, such as SMALL_RELATIVE_TO_TIME", live=True
+    )
+    priority_weight_age: int = key(0, kinds.weight, "what an age of priority_max_age adds", live=True)
+    priority_weight_assoc: int = key(0, kinds.weight, "weight of the association's priority", live=True)
+    priority_weight_fairshare: int = key(0, kinds.weight, "weight of the fair share", live=True)
+    priority_weight_job_size: int = key(0, kinds.weight, "what asking for the whole cluster adds", live=True)
+    priority_weight_partition: int = key(
+        0, kinds.weight, "what the highest priority_job_factor of all partitions adds", live=True
+    )
+    priority_weight_qos: int = key(0, kinds.weight, "weight of the QOS's priority", live=True)
+    priority_weight_tres: dict[str, int] = key(
+        {}, kinds.tres_weights, "for each TRES what asking for all of the partition's adds", live=True
+    )
     preempt_type: str = key(
         "none",
         kinds.word("none", "partition_prio", "qos_priority"),
@@ -313,6 +361,9 @@ class PartitionEntry:
         "", kinds.text, "partition that takes its jobs while it is in DRAIN or INACTIVE", live=True
     )
     priority_tier: int = key(0, kinds.whole(0, 65533), "jobs of a higher tier come first", live=True)
+    priority_job_factor: int = key(
+        1, kinds.whole(0, 65533), "its part of priority_weight_partition, by the highest of all", live=True
+    )
     preempt_mode: str = key(
         "off",
         kinds.word("off", "cancel", "requeue", "suspend", aliases={"": "off"}),

@@ -35,6 +35,9 @@ TABLE: tuple[Row, ...] = (
     Row("accounting.txn_retention_days", "the audit table"),
     Row("scheduler.fairshare_halflife_days", "fair share", (14,)),
     Row("scheduler.max_jobs_per_cycle", "a bound on one pass"),
+    Row("scheduler.priority_weight_assoc", "associations"),
+    Row("scheduler.priority_weight_fairshare", "fair share"),
+    Row("scheduler.priority_weight_qos", "QOS"),
     Row("scheduler.preempt_type", "QOS", ("partition_prio",), partial=True),
     # Trust.
     Row("auth.plugin", "spurauthd", ("none", "jwt"), partial=True),
