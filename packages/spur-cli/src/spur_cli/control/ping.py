@@ -49,8 +49,9 @@ def upgrade_lines(group: Group) -> list[str]:
     told = group.told
     assert told is not None
     newest = max(one.command_version for one in told.members)
-    # Releases that do not say it hold nothing back.
-    if not told.command_version or newest <= told.command_version:
+    # An older release that leads does not say what the group uses.
+    used = max(one.answer.command_version for one in group.members if one.answer is not None)
+    if not used or newest <= used:
         return []
     behind = [
         f"{known.id} ({f'version {known.command_version}' if member.up else 'DOWN'})"
