@@ -279,3 +279,18 @@ def test_bad_open_modes(text):
     """One sentence for all."""
     with pytest.raises(GrammarError, match=r"^Invalid --open-mode specification$"):
         counts.parse_open_mode(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("1", (1, None)), ("2@5", (2, 300)), ("3@1:30:00", (3, 5400)), ("1@UNLIMITED", (1, None))],
+)
+def test_switches(text, found):
+    """How few, and how long to wait for so few."""
+    assert counts.parse_switches(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "-1", "@5", "1@", "1@x", "1.5"])
+def test_bad_switches(text):
+    with pytest.raises(GrammarError, match="--switches"):
+        counts.parse_switches(text)

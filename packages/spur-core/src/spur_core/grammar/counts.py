@@ -3,6 +3,7 @@
 from spur_core.errors import GrammarError
 from spur_core.grammar._scan import digits
 from spur_core.grammar.signals import parse_signal, parse_warn_signal, signal_name
+from spur_core.grammar.timelimit import parse_time_limit
 
 __all__ = [
     "MAIL_ALL",
@@ -18,6 +19,7 @@ __all__ = [
     "parse_priority",
     "parse_shape",
     "parse_signal",
+    "parse_switches",
     "parse_warn_signal",
     "signal_name",
 ]
@@ -194,6 +196,19 @@ def parse_shape(text: str) -> tuple[int | None, int | None, int | None]:
 #: Words of each level: over nodes, over sockets, over cores.
 _NODE_LEVEL = ("block", "cyclic", "arbitrary", "*")
 _INNER_LEVEL = ("block", "cyclic", "fcyclic", "*")
+
+
+def parse_switches(text: str) -> tuple[int, int | None]:
+    """(switches, seconds to wait for so few) of `N[@TIME]`; None = as long as the cluster lets a job wait.
+
+    Raises:
+        GrammarError: "Invalid --switches specification".
+    """
+    count, at, wait = text.partition("@")
+    number = digits(count, 9)
+    if not number:
+        raise GrammarError(f"Invalid --switches specification: {text!r}; write N or N@TIME")
+    return number, parse_time_limit(wait, "--switches") if at else None
 
 
 def parse_distribution(text: str) -> str:
