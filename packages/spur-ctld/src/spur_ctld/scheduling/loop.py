@@ -18,7 +18,7 @@ from spur_core.states import JobState
 from spur_ctld.scheduling import pushing
 from spur_ctld.scheduling.views import limit_of_deadline, slices_of
 from spur_ctld.site import Site
-from spur_ctld.state import ops
+from spur_ctld.state import ops, resv_gate
 from spur_ctld.state.events import (
     ConfigChanged,
     Event,
@@ -26,6 +26,7 @@ from spur_ctld.state.events import (
     JobEnded,
     JobQueued,
     NodeChanged,
+    ReservationChanged,
     RoomFreed,
 )
 from spur_ctld.timers import due
@@ -43,7 +44,7 @@ _FULL_EVERY_SECS: Final = 0.25
 _FULL_SHARE: Final = 4.0
 #: Without any event the queue is looked at again after this long.
 _LOOK_AGAIN_SECS: Final = 30.0
-_WAKING: Final = (RoomFreed, NodeChanged, ConfigChanged, JobEnded)
+_WAKING: Final = (RoomFreed, NodeChanged, ConfigChanged, JobEnded, ReservationChanged)
 #: Longest pause after a pass: a flood of events shall not keep the loop busy with passes only.
 _MOST_PAUSE_SECS: Final = 0.1
 
@@ -178,6 +179,8 @@ class SchedulerLoop:
             slices=slices_of(placement, job.request),
             task=placement.task,
             everywhere=True,
+            reservation=resv_gate.gate(self._site.ledger.state, job.request, now).name,
+            licenses=placement.licenses,
             time_limit=placement.time_limit or limit_of_deadline(job.request, now),
         )
         try:

@@ -5,11 +5,15 @@ that begins there and then may last.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from spur_core import reasons
 from spur_sched.api import Window
 from spur_sched.reservations.model import Span
+
+_NOTHING: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
 
 
 class Shade:
@@ -108,10 +112,21 @@ class Shade:
             for window in self._by_node.get(node, ())
         )
 
-    def licenses(self, name: str, start: float, end: float, reservation: str = "") -> int:
-        """How many of a licence other reservations keep at most between the two instants."""
+    def licenses(
+        self,
+        name: str,
+        start: float,
+        end: float,
+        reservation: str = "",
+        held: Mapping[tuple[str, str], int] = _NOTHING,
+    ) -> int:
+        """How many of a licence other reservations keep at most between the two instants.
+
+        Args:
+            held: (reservation, licence) -> what its jobs hold of it already.
+        """
         keeping = [
-            (window, count)
+            (window, max(0, count - held.get((window.name, name), 0)))
             for windows in self._own.values()
             for window in windows
             for license_, count in window.licenses
