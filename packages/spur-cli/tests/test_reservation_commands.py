@@ -221,9 +221,23 @@ def test_the_query_options(cli: Any, cluster: Any) -> None:
         jobs=[job, c.JobInfo(job_id=6, state=c.JOB_STATE_PENDING)]
     )
     assert cli("squeue", "-h", "-o", "%i %v %W").out == "6 (null) (null)\n5 r1 m:2\n"
+    assert cli("squeue", "-h", "-o", "%i", "-R", "r1").out == "5\n"
+    assert cli("squeue", "-h", "-o", "%i", "-L", "m,z").out == "5\n"
+    assert cli("squeue", "-h", "-o", "%i", "-L", "x").out == ""
     shown = cli("scontrol", "show", "job", "5").out
     assert "\n   Reservation=r1\n" in shown
     assert " Licenses=m:2|x:1 LicensesAlloc=m:2 " in shown
+
+
+def test_scancel_by_reservation(cli: Any, cluster: Any) -> None:
+    jobs = [
+        c.JobInfo(job_id=5, state=c.JOB_STATE_RUNNING, reservation="r1"),
+        c.JobInfo(job_id=6, state=c.JOB_STATE_PENDING, reservation="r2"),
+    ]
+    cluster.answers["GetJobs"] = pb.GetJobsResponse(jobs=jobs)
+    cluster.answers["CancelJob"] = pb.CancelJobResponse()
+    assert cli("scancel", "-R", "r1").code == 0
+    assert [target.job_id for target in cluster.last("CancelJob").targets] == [5]
 
 
 def test_nodes_under_reservations(cli: Any, cluster: Any) -> None:

@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from spur_proto import common_pb2, controller_pb2
 
 DENIED_CODE = 210
-_FILTERS = ("account", "jobname", "me", "nodelist", "partition", "qos", "state", "user", "wckey")
+_FILTERS = (
+    "account",
+    "jobname",
+    "me",
+    "nodelist",
+    "partition",
+    "qos",
+    "reservation",
+    "state",
+    "user",
+    "wckey",
+)
 #: What an id that is over already answers; that is no error for scripts.
 _SILENT = frozenset({"no_such_job", "already_done", "wrong_state", "not_found", "illegal_transition"})
 
@@ -43,7 +54,7 @@ def table() -> Table:
             Option("user", "u", REQUIRED, "of this user", env=("SCANCEL_USER",)),
             Option("wckey", "", REQUIRED, "of this key", env=("SCANCEL_WCKEY",)),
             Option("sibling", "", REQUIRED, refuse="*"),
-            Option("reservation", "R", REQUIRED, refuse="*"),
+            Option("reservation", "R", REQUIRED, "of this reservation", metavar="NAME"),
             Option("admin-comment", "", REQUIRED, refuse="*"),
             cluster_option(),
             *common(help_short=""),
@@ -182,6 +193,8 @@ class Wish:
             if options.has(name) and options.text(name) != value:
                 return False
         if options.has("partition") and options.text("partition") not in split_list(job.partition):
+            return False
+        if options.has("reservation") and options.text("reservation") not in split_list(job.reservation):
             return False
         if self.states and job.state not in self.states:
             # What is being started or ended counts as running.

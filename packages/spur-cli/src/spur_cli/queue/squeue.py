@@ -62,9 +62,9 @@ def table() -> Table:
             Option("expand-patterns", "", refuse="*"),
             Option("json", "", OPTIONAL, refuse="*"),
             Option("yaml", "", OPTIONAL, refuse="*"),
-            Option("licenses", "L", REQUIRED, refuse="*", env=("SQUEUE_LICENSES",)),
+            Option("licenses", "L", REQUIRED, "that use these", metavar="LIST", env=("SQUEUE_LICENSES",)),
             Option("priority", "P", refuse="*"),
-            Option("reservation", "R", REQUIRED, refuse="*"),
+            Option("reservation", "R", REQUIRED, "of this reservation", metavar="NAME"),
             Option("running-over", "", REQUIRED, refuse="*"),
             Option("running-under", "", REQUIRED, refuse="*"),
             Option("steps", "s", OPTIONAL, "steps, of all jobs or these", metavar="IDS"),
@@ -315,6 +315,13 @@ class Plan:
             return False
         for option, value in (("account", job.account), ("qos", job.qos)):
             if options.get(option) and value not in options.items(option):
+                return False
+        if options.get("reservation") and options.get("reservation") not in split_list(job.reservation):
+            return False
+        if options.get("licenses"):
+            asked = (job.licenses_alloc or job.licenses).replace("|", ",")
+            held = {item.partition(":")[0] for item in split_list(asked)}
+            if not held & set(options.items("licenses")):
                 return False
         if options.get("name"):
             wanted = {name.lower() for name in options.items("name")}

@@ -41,7 +41,7 @@ class Keeper:
         #: Name -> since when nobody uses or waits for it.
         self._unused: dict[str, float] = {}
         self._nodes_at = 0.0
-        self._seen_at: float | None = None
+        self._seen_at = site.clock()
 
     async def tick(self, now: float) -> None:
         """Do everything that is due."""
@@ -62,8 +62,6 @@ class Keeper:
     def _wake(self, now: float) -> None:
         """Jobs may start, or may not any more, from an edge on."""
         before, self._seen_at = self._seen_at, now
-        if before is None:
-            return
         for one in self._site.ledger.state.reservations.values():
             if before < one.start_at <= now or before < one.end_at <= now:
                 office = self._site.office
