@@ -4,6 +4,7 @@ import pytest
 
 from spur_sched.feasible import feasible
 from spur_sched.plan import plan
+from spur_sched.spread import Count, Offer, choose, in_a_row
 
 GPU, H100, A100, SHARD = ("gpu", ""), ("gpu", "h100"), ("gpu", "a100"), ("shard", "")
 UID, OTHER = 1000, 1001
@@ -295,3 +296,42 @@ class TestTimes:
         # Where nothing forces it nothing is cut.
         found = plan(snap(nodes, [second]), now)
         assert [(p.job_id, p.time_limit) for p in found.placements] == [(2, None)]
+
+
+class TestSpread:
+    """The choice among nodes, without a cluster."""
+
+    @pytest.mark.parametrize(
+        ("count", "wanted"),
+        [
+            (Count(1, 3, 4, True, 1, spread=True), [(0, 2), (1, 1), (2, 1)]),
+            (Count(1, 9, 3, True, 1, spread=True), [(0, 1), (1, 1), (2, 1)]),
+            (Count(1, 2, 5, True, 1, spread=True), [(0, 2), (3, 3)]),
+            (Count(1, 2, 9, True, 1, spread=True), None),
+            (Count(2, 3, 2, False, 1), [(0, 1), (1, 1), (2, 1)]),
+            (Count(2, 3, 2, False, 1, fewest=True), [(0, 1), (1, 1)]),
+        ],
+    )
+    def test_nodes_of_a_range(self, count, wanted):
+        offers = [Offer(at, tasks) for at, tasks in enumerate((2, 2, 2, 4))]
+        assert choose(count, offers) == wanted
+
+    @pytest.mark.parametrize(
+        ("count", "required", "wanted"),
+        [
+            (Count(2, 2, 2, False, 1), (), [1, 2]),
+            (Count(3, 3, 3, False, 1), (), [4, 5, 6]),
+            (Count(2, 3, 2, False, 1), (), [4, 5, 6]),
+            (Count(2, 3, 2, False, 1, fewest=True), (), [1, 2]),
+            # Five tasks take three nodes.
+            (Count(1, 3, 5, True, 1), (), [4, 5, 6]),
+            (Count(2, 2, 2, False, 1), (5,), [4, 5]),
+            (Count(2, 2, 2, False, 1), (2, 4), None),
+            (Count(4, 4, 4, False, 1), (), None),
+        ],
+    )
+    def test_in_a_row(self, count, required, wanted):
+        places = {at: at for at in range(8)}
+        offers = [Offer(at, 2, at in required) for at in (6, 5, 4, 2, 1)]
+        found = in_a_row(count, offers, places)
+        assert (found and [at for at, _ in found]) == wanted

@@ -3,7 +3,7 @@
 Tasks are laid out in blocks: consecutive ranks share a node, the first nodes get the remainder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -17,6 +17,9 @@ class Count(NamedTuple):
     tasks_given: bool
     #: Without a task count: tasks that every node gets.
     each: int
+    #: As many nodes as will do, tasks evenly; without a task count as few as will do.
+    spread: bool = False
+    fewest: bool = False
 
 
 class Offer(NamedTuple):
@@ -38,7 +41,7 @@ def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | Non
         return None
     if not count.tasks_given:
         usable = [offer for offer in offers if offer.tasks >= count.each]
-        picked = _first(usable, count.max_nodes)
+        picked = _first(usable, count.min_nodes if count.fewest else count.max_nodes)
         if len(picked) < count.min_nodes or _lost_required(offers, picked):
             return None
         return [(offer.at, count.each) for offer in picked]
@@ -46,6 +49,8 @@ def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | Non
     least = max(count.min_nodes, sum(offer.required for offer in offers))
     if least > most:
         return None
+    if count.spread:
+        return _spread(count, offers, most)
     picked = _first(offers, least)
     if least == 1 and not any(offer.required for offer in offers):
         picked = next(([offer] for offer in offers if offer.tasks >= count.num_tasks), picked)
@@ -64,6 +69,47 @@ def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | Non
     rule = _even if count.min_nodes > 1 else _fill
     parts = rule([offer.tasks for offer in picked], count.num_tasks)
     return [(offer.at, part) for offer, part in zip(picked, parts, strict=True)]
+
+
+def _spread(count: Count, offers: Sequence[Offer], most: int) -> list[tuple[int, int]] | None:
+    """The first `most` nodes, or the biggest ones when those do not hold all tasks."""
+    picked = _first(offers, most)
+    if sum(offer.tasks for offer in picked) < count.num_tasks:
+        biggest = sorted(offers, key=lambda offer: (not offer.required, -offer.tasks, offer.at))[:most]
+        if sum(offer.tasks for offer in biggest) < count.num_tasks:
+            return None
+        chosen = {offer.at for offer in biggest}
+        picked = [offer for offer in offers if offer.at in chosen]
+    parts = _even([offer.tasks for offer in picked], count.num_tasks)
+    return [(offer.at, part) for offer, part in zip(picked, parts, strict=True)]
+
+
+def in_a_row(
+    count: Count, offers: Sequence[Offer], places: Mapping[int, int]
+) -> list[tuple[int, int]] | None:
+    """As `choose`, of nodes that stand next to each other.
+
+    Args:
+        places: the place of each node (`Offer.at`) among all nodes.
+    """
+    ordered = sorted(offers, key=lambda offer: places[offer.at])
+    most = count.max_nodes if not count.tasks_given else min(count.max_nodes, count.num_tasks)
+    required = sum(offer.required for offer in offers)
+    least = max(1, count.min_nodes, required)
+    sizes = range(least, min(most, len(ordered)) + 1)
+    if count.spread or not (count.tasks_given or count.fewest):
+        sizes = sizes[::-1]
+    for size in sizes:
+        for first in range(len(ordered) - size + 1):
+            row = ordered[first : first + size]
+            if places[row[-1].at] - places[row[0].at] != size - 1:
+                continue
+            if sum(offer.required for offer in row) < required:
+                continue
+            found = choose(count._replace(min_nodes=size, max_nodes=size), row)
+            if found is not None:
+                return found
+    return None
 
 
 def with_features(
