@@ -32,7 +32,7 @@ def _in_reservation(site: Site, op: Submit, now: float) -> JobView:
     gate = resv_gate.gate(site.ledger.state, op.request, now)
     if gate.reason:
         raise RequestError("Requested reservation not usable now")
-    return job_view(op, now)._replace(reservation=gate.name)
+    return resv_gate.inside(site.ledger.state, job_view(op, now), gate.name, now)
 
 
 def require_feasible(site: Site, op: Submit) -> None:
@@ -70,9 +70,12 @@ def require_now(site: Site, op: Submit, now: float) -> None:
     view = site.builder.cluster(site.memory.cooling(site.monotonic()))
     if _place(view, _in_reservation(site, op, now), now) is None:
         raise RequestError("Requested nodes are busy")
+    priorities = site.priorities
+    priorities.refresh()
+    own = priorities.of_new(request, op.priority, op.priority_given, now)
     for job_id in state.pending:
         job = state.jobs[job_id]
-        ahead = job.reason in (reasons.RESOURCES, reasons.PRIORITY) and job.priority >= op.priority
+        ahead = job.reason in (reasons.RESOURCES, reasons.PRIORITY) and priorities.of(job) >= own
         if ahead and set(job.request.partitions) & set(request.partitions):
             raise RequestError("Immediate execution impossible, insufficient priority")
 

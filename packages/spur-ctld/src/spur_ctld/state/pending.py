@@ -74,7 +74,7 @@ def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> 
                 continue
             view = view._replace(partitions=names)
         tier = max((tiers.get(name, 1) for name in view.partitions), default=1)
-        found.append((-tier, view._replace(reservation=held.name) if held.name else view))
+        found.append((-tier, resv_gate.inside(state, view, held.name, now)))
     found.sort(
         key=lambda item: (
             # What is kept for somebody is his before anything else is decided, as in Slurm.

@@ -5,8 +5,9 @@ from typing import NamedTuple
 from spur_core import reasons
 from spur_core.grammar.licenses import parse_licenses
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.records import Request
+from spur_ctld.state.records import UNLIMITED, Request
 from spur_ctld.state.reservations import Reservation, is_active, names, rules
+from spur_sched.api import JobView
 from spur_sched.reservations.access import admits
 
 NO_SUCH = "Requested reservation is invalid"
@@ -36,6 +37,17 @@ def gate(state: ClusterState, request: Request, now: float) -> Gate:
         if is_active(one, now) or ("FLEX" in one.flags and one.floating is None):
             return Gate(name)
     return Gate(reason=reasons.RESERVATION)
+
+
+def inside(state: ClusterState, view: JobView, name: str, now: float) -> JobView:
+    """The job in that reservation ("" = none); one without a limit lasts as long as that holds."""
+    if not name:
+        return view
+    one = state.reservations[name]
+    endless = view.time_limit is None or view.time_limit == UNLIMITED
+    if endless and one.nodes and "FLEX" not in one.flags:
+        return view._replace(reservation=name, time_limit=max(1, int(one.end_at - now)))
+    return view._replace(reservation=name)
 
 
 def obstacle(state: ClusterState, request: Request) -> str:
