@@ -1,5 +1,6 @@
 """Nodes and partitions: looking at them, and what administrators do to nodes."""
 
+import asyncio
 import logging
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ STATE_WORDS: Final = {
     "UNDRAIN": "undrain",
 }
 #: Slurm's other words; known, and not in this release.
+#: A long listing lets others run after so many nodes.
+_BREATHE_AFTER: Final = 100
 LATER_WORDS: Final = frozenset(
     {
         "FUTURE",
@@ -75,7 +78,9 @@ class Nodes:
         kept = covering(state.reservations.values(), self.site.clock())
         leaves = self.site.network.shape().leaves
         response = pb.GetNodesResponse(server_time=self.site.clock())
-        for name, node in state.nodes.items():
+        for number, (name, node) in enumerate(list(state.nodes.items())):
+            if number % _BREATHE_AFTER == _BREATHE_AFTER - 1:
+                await asyncio.sleep(0)
             if wanted and name not in wanted:
                 continue
             own = of.get(name, [])

@@ -35,8 +35,8 @@ from spur_sched.plan import plan
 
 log = logging.getLogger(__name__)
 
-#: From this many queued jobs and nodes on the plan is made in a thread, so that the loop stays free.
-THREAD_FROM: Final = 2_000
+#: From this many queued jobs and nodes on the plan is made in a thread: the loop has 10 ms.
+THREAD_FROM: Final = 200
 #: With more jobs in the queue a wake-up looks at the best of them at once, and at all of them a little later.
 QUICK_DEPTH: Final = 200
 #: Passes over the whole of a long queue are this far apart, or their own length times `_FULL_SHARE`.
