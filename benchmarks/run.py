@@ -265,6 +265,13 @@ def bench_replication(_cluster: Cluster) -> list[Row]:
     return replication.replication_rows()
 
 
+def bench_turns(_cluster: Cluster) -> list[Row]:
+    """Long turns of a controller's event loop under scheduling load."""
+    import turns
+
+    return turns.turns_rows()
+
+
 PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "cli": bench_cli,
     "latency": bench_latency,
@@ -275,6 +282,7 @@ PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "supervisors": bench_supervisors,
     "restart": bench_restart,
     "replication": bench_replication,
+    "turns": bench_turns,
 }
 
 
