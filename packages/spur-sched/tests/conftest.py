@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spur_sched.api import JobView, NodeView, PartitionView
+from spur_sched.api import JobView, License, NodeView, PartitionView, Policy, Running, Window
 
 NOW = 1_000_000.0
 
@@ -15,8 +15,11 @@ class Snap:
 
     index = 1
 
-    def __init__(self, nodes: list[NodeView], parts: list[PartitionView], jobs: list[JobView]) -> None:
+    def __init__(
+        self, nodes: list[NodeView], parts: list[PartitionView], jobs: list[JobView], **more: Any
+    ) -> None:
         self._nodes, self._parts, self._jobs = nodes, parts, jobs
+        self._more = more
 
     def nodes(self) -> list[NodeView]:
         return list(self._nodes)
@@ -26,6 +29,18 @@ class Snap:
 
     def pending(self) -> list[JobView]:
         return list(self._jobs)
+
+    def policy(self) -> Policy:
+        return self._more.get("policy", Policy())
+
+    def running(self) -> list[Running]:
+        return list(self._more.get("running", ()))
+
+    def windows(self) -> list[Window]:
+        return list(self._more.get("windows", ()))
+
+    def licenses(self) -> dict[str, License]:
+        return dict(self._more.get("licenses", {}))
 
 
 def make_node(name: str, cpus: int = 4, **more: Any) -> NodeView:
@@ -102,8 +117,10 @@ def now() -> float:
 
 @pytest.fixture(scope="session")
 def snap() -> Callable[..., Snap]:
-    def build(nodes: list[NodeView], jobs: list[JobView], parts: list[PartitionView] | None = None) -> Snap:
-        return Snap(nodes, parts if parts is not None else [make_part("main", nodes)], jobs)
+    def build(
+        nodes: list[NodeView], jobs: list[JobView], parts: list[PartitionView] | None = None, **more: Any
+    ) -> Snap:
+        return Snap(nodes, parts if parts is not None else [make_part("main", nodes)], jobs, **more)
 
     return build
 

@@ -21,6 +21,18 @@ class Need(NamedTuple):
     memory_per_cpu_mb: int | None
     gres: GresNeed
     exclusive: bool
+    #: Per task, and of the whole job (at least one on each node).
+    gres_per_task: GresNeed = ()
+    gres_total: GresNeed = ()
+    memory_per_gpu_mb: int | None = None
+    cpus_per_gpu: int | None = None
+    ntasks_per_socket: int | None = None
+    ntasks_per_core: int | None = None
+    ntasks_per_gpu: int | None = None
+    #: Threads of a core that are used; the others are held too.
+    threads_per_core: int | None = None
+    #: CPUs of each node at least.
+    min_cpus: int | None = None
 
 
 class Room(NamedTuple):
@@ -40,9 +52,41 @@ def need_of(job: JobView) -> Need:
         tasks_per_node=job.tasks_per_node or MANY,
         memory_per_node_mb=job.memory_per_node_mb,
         memory_per_cpu_mb=job.memory_per_cpu_mb if job.memory_per_node_mb is None else None,
-        gres=tuple(sorted((name, kind, count) for (name, kind), count in job.gres.items() if count)),
+        gres=_per_node(job),
         exclusive=job.exclusive,
+        gres_per_task=_listed(job.gres_per_task),
+        gres_total=_listed(job.gres_total),
+        memory_per_gpu_mb=job.memory_per_gpu_mb,
+        cpus_per_gpu=job.cpus_per_gpu,
+        ntasks_per_socket=job.ntasks_per_socket,
+        ntasks_per_core=job.ntasks_per_core,
+        ntasks_per_gpu=job.ntasks_per_gpu,
+        threads_per_core=job.threads_per_core,
+        min_cpus=job.min_cpus,
     )
+
+
+def _listed(gres: GresMap) -> GresNeed:
+    if not gres:
+        return ()
+    return tuple(sorted((name, kind, count) for (name, kind), count in gres.items() if count))
+
+
+def _per_node(job: JobView) -> GresNeed:
+    """What every node gives: as asked, and for each of the sockets asked for."""
+    if not job.gres_per_socket:
+        return _listed(job.gres)
+    found = dict(job.gres)
+    for key, count in job.gres_per_socket.items():
+        found[key] = found.get(key, 0) + count * (job.sockets_per_node or 1)
+    return _listed(found)
+
+
+def cores_of(node: NodeView) -> int:
+    """Physical cores of a node."""
+    if node.cores_per_socket:
+        return max(1, node.sockets) * node.cores_per_socket
+    return max(1, node.cpus // max(1, node.threads_per_core))
 
 
 def total_room(node: NodeView) -> Room:

@@ -2,64 +2,63 @@
 
 1. A job whose partitions are closed to it, or whose nodes do not exist or are away, waits for that and
    holds nobody up.
-2. Otherwise it starts when room is free that is not promised to somebody before it.
-3. The first job of a partition that finds no room gets a promise (see `ahead`): the earliest instant at
-   which the ends of running work give it room, and that room.  Jobs behind it start only where they end
-   by then or leave the promised room alone, so nobody who waits is overtaken for ever.
+2. Otherwise it starts when room is free for its whole time that is not promised to somebody before it.
+3. A job that finds no room may get a promise: the earliest instant at which it has its room for its whole
+   time, and that room.  EASY promises to the first waiting job of each partition, conservative backfill to
+   each of the first `bf_max_job_test`.  Jobs behind it start only where they leave promised room alone, so
+   nobody who waits is overtaken for ever.
 
-Room only shrinks during a pass.  So what was found not to fit is not tried again for an equal request: a
-queue of ten thousand jobs costs as much as its different shapes.
+Room only shrinks during a pass.  So what was found not to fit is not tried again for an equal request, nor
+for a greater one: a queue of ten thousand jobs costs as much as its different shapes.
 """
 
 import math
-import sys
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from spur_core import reasons
 from spur_core.errors import GrammarError
 from spur_core.grammar import features
-from spur_sched import ahead
-from spur_sched.api import JobView, NodeShare, PartitionView, Placement, Plan, Snapshot, Waiting
-from spur_sched.floor import Ground, Pool, outlasts
-from spur_sched.need import Need, need_of, take, tasks_that_fit
+from spur_sched.api import (
+    Expected,
+    JobView,
+    NodeShare,
+    PartitionView,
+    Placement,
+    Plan,
+    Snapshot,
+    Waiting,
+)
+from spur_sched.columns import CPUS, FOREVER
+from spur_sched.ground import Ground
+from spur_sched.need import Need, need_of
 from spur_sched.rules import (
     NODES_MISSING,
     Class,
     Why,
     count_of,
-    enough_nodes,
+    hardware_of,
     limit_secs,
     partition_gate,
     unavailable,
-    usable,
 )
-from spur_sched.spread import Count, Offer, choose, with_features
+from spur_sched.shape import Failures, Shape
+from spur_sched.spread import Count
+from spur_sched.timeline import Ask, Found
 
-#: Looks at a node that one pass may take; some seconds of work.
+#: Work that one pass may take; a unit is some ten microseconds.
 DEFAULT_BUDGET: Final = 5_000_000
 _RESOURCES: Final = Why(reasons.RESOURCES)
 _PRIORITY: Final = Why(reasons.PRIORITY)
-
-
-class _Shape:
-    """What one partition is asked for; jobs with equal shapes fit or fail alike, and share this object."""
-
-    __slots__ = ("counts", "failed", "missing", "need", "wanted")
-
-    def __init__(self, wanted: Class, need: Need, counts: Count) -> None:
-        self.wanted = wanted
-        self.need = need
-        self.counts = counts
-        #: Work that ends later than this finds no room for the rest of the pass.
-        self.failed = math.inf
-        #: Why the partition's nodes would not do even if all were free.
-        self.missing: Why | None = None
+#: Columns that cost one unit of work.
+_A_LOOK: Final = 1000
 
 
 class _Kind(NamedTuple):
     """Jobs that ask for the same: the shapes to try, and the first obstacle of the partitions left out."""
 
-    opened: tuple[_Shape, ...]
+    opened: tuple[Shape, ...]
     why: Why
 
 
@@ -68,58 +67,132 @@ def plan(snapshot: Snapshot, now: float, budget: int = DEFAULT_BUDGET) -> Plan:
 
     Args:
         now: seconds since the epoch.
-        budget: looks at a node before the pass stops early; work and not time, so that the answer is the
-            same on every machine.
+        budget: work before the pass stops early; work and not time, so that the answer is the same on every
+            machine.
     """
-    return _Pass(snapshot, now, budget).run()
+    planner = Planner(snapshot, now, budget)
+    while not planner.advance(budget):
+        pass
+    return planner.result()
 
 
-class _Pass:
-    def __init__(self, snapshot: Snapshot, now: float, budget: int) -> None:
+class Planner:
+    """A pass that is made a slice at a time; the slices do not change the plan."""
+
+    def __init__(self, snapshot: Snapshot, now: float, budget: int = DEFAULT_BUDGET) -> None:
         self.now = now
-        self.left = budget
+        self.policy = snapshot.policy()
         self.queue = snapshot.pending()
-        self.ground = Ground(snapshot.nodes(), snapshot.partitions())
+        self.ground = Ground(snapshot.nodes(), snapshot.partitions(), now)
+        self.ground.share(self.queue)
         self.placements: list[Placement] = []
         self.waiting: list[Waiting] = []
-        #: Partitions whose first waiting job has its promise.
-        self.promised: set[str] = set()
-        #: Instants of all promises.
-        self.instants: set[float] = set()
+        self.expected: list[Expected] = []
+        self._budget = budget
+        self._spent = 0
+        self._complete = False
+        self._depth = 0
+        self._tested = 0
+        self._tests: Counter[object] = Counter()
+        #: Partitions that somebody waits for.
+        self._blocked: set[str] = set()
         self._kinds: dict[tuple[object, ...], _Kind] = {}
-        self._shapes: dict[tuple[Class, Need, Count], _Shape] = {}
+        self._shapes: dict[tuple[Class, Need, Count, float], Shape] = {}
+        self._failures: dict[tuple[object, ...], Failures] = {}
+        self._steps = self._run()
 
-    def run(self) -> Plan:
+    def advance(self, work: int) -> bool:
+        """Go on for about that much work.
+
+        Returns:
+            whether the pass is over.
+        """
+        done = 0
+        for cost in self._steps:
+            done += cost
+            if done >= work:
+                return False
+        return True
+
+    def result(self) -> Plan:
+        """The plan so far; `complete` when nothing was left out."""
+        return Plan(
+            tuple(self.placements),
+            tuple(self.waiting),
+            complete=self._complete,
+            expected=tuple(self.expected),
+            depth=self._depth,
+            backfill_depth=self._tested,
+        )
+
+    def _run(self) -> Iterator[int]:
+        """The whole pass; yields the work of each piece."""
+        if self.queue:
+            for looks in self.ground.build():
+                yield 1 + looks // 20
+        spent = 0
         for job in self.queue:
-            if self.left <= 0:
-                return Plan(tuple(self.placements), tuple(self.waiting), complete=False)
-            self.left -= 1
+            if self._spent >= self._budget:
+                return
+            self._spent += 1
+            self._depth += 1
             why = self._job(job)
             if why is not None:
                 self.waiting.append(Waiting(job.job_id, why.reason, why.desc))
-        return Plan(tuple(self.placements), tuple(self.waiting))
+            yield self._spent - spent
+            spent = self._spent
+        self._complete = True
+
+    # -- one job
 
     def _job(self, job: JobView) -> Why | None:
         """Start the job, or all tasks of an array that fit; why it, or its next task, waits."""
         kind = self._kind(job)
         if not kind.opened:
             return kind.why
-        limit = limit_secs(job)
-        end = math.inf if limit is None else self.now + limit
+        if self._blocked and not self._may_pass(job, kind):
+            return _PRIORITY
         for task in (None,) if job.tasks is None else job.tasks:
             for shape in kind.opened:
-                if end <= shape.failed and self._start(job, task, shape, end):
+                if not shape.failed and self._start(job, task, shape):
                     break
             else:
-                return self._blocked(kind.opened)
+                return self._wait(job, kind.opened)
         return None
+
+    def _may_pass(self, job: JobView, kind: _Kind) -> bool:
+        """Whether the job may be tried although somebody before it waits."""
+        policy = self.policy
+        if not any(shape.wanted.partition in self._blocked for shape in kind.opened):
+            return True
+        if policy.backfill == "none":
+            return not all(shape.wanted.partition in self._blocked for shape in kind.opened)
+        for most, key in (
+            (policy.bf_max_job_user, job.uid),
+            (policy.bf_max_job_part, kind.opened[0].wanted.partition),
+        ):
+            if most:
+                self._tests[key] += 1
+                if self._tests[key] > most:
+                    return False
+        return True
 
     def _kind(self, job: JobView) -> _Kind:
         """The job's kind, worked out once for all jobs that ask for the same."""
         # Everything but who asks and since when.
-        key = (job[4:13], tuple(job.gres.items()) if job.gres else None, job[14:19])
+        key = (
+            job[4:13],
+            _frozen(job.gres),
+            job[14:19],
+            _frozen(job.gres_total),
+            _frozen(job.gres_per_task),
+            _frozen(job.gres_per_socket),
+            job[26:],
+            job.uid if self.ground.sharing.by_user else None,
+        )
         kind = self._kinds.get(key)
         if kind is None:
+            self._spent += 2
             try:
                 kind = self._open_partitions(job)
             except GrammarError:
@@ -130,23 +203,42 @@ class _Pass:
     def _open_partitions(self, job: JobView) -> _Kind:
         first: Why | None = None
         opened = []
+        limit = limit_secs(job)
+        secs = math.inf if limit is None else float(limit)
         for part in self._in_order(job):
             view = self.ground.partitions.get(part)
             why = partition_gate(job, view)
             if why is None and view is not None:
-                wanted = Class(part, job.nodelist, job.exclude, job.constraint)
-                shape = self._shape(wanted, need_of(job), count_of(job, view))
+                need = need_of(job)
+                if view.oversubscribe == "EXCLUSIVE":
+                    need = need._replace(exclusive=True)
+                shape = self._shape(self._class(job, view), need, count_of(job, view), secs)
                 why = shape.missing
                 if why is None:
                     opened.append(shape)
             first = first or why
         return _Kind(tuple(opened), first or Why(reasons.PARTITION_CONFIG))
 
-    def _shape(self, wanted: Class, need: Need, counts: Count) -> _Shape:
-        key = (wanted, need, counts)
+    def _class(self, job: JobView, view: PartitionView) -> Class:
+        sharing = self.ground.sharing
+        return Class(
+            view.name,
+            job.nodelist,
+            job.exclude,
+            job.constraint,
+            hardware_of(job),
+            contiguous=job.contiguous,
+            by_load=view.lln or job.spread,
+            uid=job.uid if sharing.by_user else None,
+            alone=sharing.by_user and sharing.alone(job, view),
+            most_cpus=view.max_cpus_per_node,
+        )
+
+    def _shape(self, wanted: Class, need: Need, counts: Count, secs: float) -> Shape:
+        key = (wanted, need, counts, secs)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = _Shape(wanted, need, counts)
+            shape = self._shapes[key] = Shape(self.ground, wanted, self.ground.demand(need), counts, secs)
             shape.missing = self._find_missing(shape)
         return shape
 
@@ -161,116 +253,172 @@ class _Pass:
 
         return sorted(job.partitions, key=tier)
 
-    def _find_missing(self, shape: _Shape) -> Why | None:
-        wanted = shape.wanted
-        named = [self.ground.by_name.get(name) for name in sorted(wanted.nodelist)]
-        members = self.ground.partitions[wanted.partition].nodes
-        if any(floor is None or floor.view.name not in members for floor in named):
+    def _find_missing(self, shape: Shape) -> Why | None:
+        wanted, ground = shape.wanted, self.ground
+        members = ground.members(wanted.partition)
+        if shape.required is None or not all(members[at] for at in shape.required):
             return Why(reasons.BAD_CONSTRAINTS)
-        if not self._empty_would_do(shape, up_only=False):
+        if not any(shape.could(pool, tree, up_only=False) for tree, pool in ground.pools(wanted)):
             return Why(reasons.BAD_CONSTRAINTS)
-        away = [floor.view.name for floor in named if floor is not None and not floor.view.schedulable]
+        views = ground.columns.views
+        away = [views[at].name for at in sorted(shape.required) if not views[at].schedulable]
         if away:
-            return unavailable(away)
-        if not self._empty_would_do(shape, up_only=True):
+            return unavailable(sorted(away))
+        if all(pool.all_up for _, pool in ground.pools(wanted)):
+            return None
+        if not any(shape.could(pool, tree, up_only=True) for tree, pool in ground.pools(wanted)):
             return Why(reasons.NODE_DOWN, NODES_MISSING)
         return None
 
-    def _empty_would_do(self, shape: _Shape, *, up_only: bool) -> bool:
-        """Whether the partition's nodes, all empty, could run it; with `up_only` those in service now."""
-        wanted, need, count = shape.wanted, shape.need, shape.counts
-        for tree, pool in self.ground.pools(wanted):
-            wants = features.counts(tree)
-            if not wanted.nodelist and not wants:
-                if pool.enough(need, count, up_only=up_only):
+    # -- now
+
+    def _start(self, job: JobView, task: int | None, shape: Shape) -> bool:
+        """Place one run if there is room for its whole time from now on."""
+        if self.policy.backfill == "none" and shape.wanted.partition in self._blocked:
+            return False
+        ask = _ask(shape)
+        failures = self._failures.get(ask[0])
+        if failures is None:
+            failures = self._failures[ask[0]] = Failures(len(ask[1]))
+        self._spent += 1
+        if not failures.cover(ask[1]):
+            for tree, pool in self.ground.pools(shape.wanted):
+                self._spent += len(pool.live()) // _A_LOOK
+                chosen = shape.find(pool, tree, self.now)
+                if chosen is not None:
+                    self._place(job, task, shape, chosen)
                     return True
-                continue
-            views = [
-                floor.view
-                for floor in self.ground.members(wanted.partition)
-                if usable(floor.view, wanted, tree) and (floor.view.schedulable or not up_only)
-            ]
-            if enough_nodes(views, need, count, wanted.nodelist, wants):
-                return True
+            failures.add(ask[1])
+        shape.failed = True
         return False
 
-    def _start(self, job: JobView, task: int | None, shape: _Shape, end: float) -> bool:
-        """Place one run if there is room for it until `end`."""
-        for tree, pool in self.ground.pools(shape.wanted):
-            chosen = self._choose(shape, tree, pool, end)
-            if chosen is not None:
-                self._place(job, task, shape, chosen, end)
-                return True
-        # Ends between two promised instants see the same room; "no end" lies behind every instant.
-        before = max((instant for instant in self.instants if outlasts(end, instant)), default=-math.inf)
-        shape.failed = min(before, sys.float_info.max)
-        return False
-
-    def _choose(
-        self, shape: _Shape, tree: features.Node, pool: Pool, end: float
-    ) -> list[tuple[int, int]] | None:
-        wanted, need, count = shape.wanted, shape.need, shape.counts
-        wants_some = features.counts(tree) if wanted.constraint else []
-        picky = bool(wanted.nodelist or wants_some)
-        offers: list[Offer] = []
-        total = 0
-        looked = 0
-        for floor in pool.with_room(need):
-            looked += 1
-            fits = tasks_that_fit(
-                need, floor.view, floor.room if floor.promise is None else floor.room_until(end)
-            )
-            if fits < count.each:
-                continue
-            offers.append(Offer(floor.at, fits, floor.view.name in wanted.nodelist))
-            total += fits
-            if not picky and _plenty(count, len(offers), total, fits):
-                break
-        self.left -= looked
-        if sum(offer.required for offer in offers) < len(wanted.nodelist):
-            return None
-        if wants_some:
-            marked = with_features(
-                offers, [self.ground.floors[o.at].view.features for o in offers], wants_some
-            )
-            return None if marked is None else choose(count, marked)
-        return choose(count, offers)
-
-    def _place(
-        self, job: JobView, task: int | None, shape: _Shape, chosen: list[tuple[int, int]], end: float
-    ) -> None:
+    def _place(self, job: JobView, task: int | None, shape: Shape, chosen: list[tuple[int, int]]) -> None:
+        ground = self.ground
+        timeline, columns = ground.timeline, ground.columns
+        end = self.now + shape.secs
         shares = []
         rank = 0
-        for at, tasks in chosen:
-            floor = self.ground.floors[at]
-            cpus, memory, gres = take(shape.need, floor.view, floor.room, tasks)
-            self.ground.put(floor, cpus, memory, gres, end)
-            shares.append(NodeShare(floor.view.name, cpus, memory, gres, tuple(range(rank, rank + tasks))))
-            rank += tasks
+        for share in shape.shares(chosen, lambda at: timeline.room_now(at, end)):
+            timeline.put(share.at, self.now, end, share.vector)
+            ground.sharing.put(shape.wanted, share.at, job.uid, share.cpus)
+            if columns.free[CPUS, share.at] <= 0:
+                ground.filled += 1
+            after = rank + share.tasks
+            shares.append(
+                NodeShare(
+                    columns.views[share.at].name,
+                    share.cpus,
+                    share.memory_mb,
+                    share.gres,
+                    tuple(range(rank, after)),
+                )
+            )
+            rank = after
+        self._spent += len(shares)
         self.placements.append(Placement(job.job_id, task, shape.wanted.partition, tuple(shares)))
 
-    def _blocked(self, opened: tuple[_Shape, ...]) -> Why:
-        """The job finds no room: a promise for the first one of its partition, its place in line for
-        others."""
+    # -- later
+
+    def _wait(self, job: JobView, opened: tuple[Shape, ...]) -> Why:
+        """The job finds no room: a promise if it gets one, and its place in line."""
+        fresh = [shape for shape in opened if shape.wanted.partition not in self._blocked]
+        conservative = self.policy.backfill == "conservative"
+        if fresh and not conservative:
+            # Its first partition without a promise; the next job that waits for another one gets its own.
+            opened = (fresh[0],)
+        for shape in opened if conservative else fresh[:1]:
+            self._blocked.add(shape.wanted.partition)
+        if self.policy.backfill != "none" and job.priority >= self.policy.bf_min_prio_reserve:
+            if fresh:
+                self._promise(job, opened, math.inf, 0)
+            elif conservative and self._tested < self.policy.bf_max_job_test:
+                self._promise(job, opened, self.now + self.policy.bf_window, self.policy.bf_resolution)
+        return _RESOURCES if fresh else _PRIORITY
+
+    def _promise(self, job: JobView, opened: tuple[Shape, ...], horizon: float, resolution: int) -> None:
+        """Keep the room that the job will have earliest."""
+        self._tested += 1
+        best: Found | None = None
         for shape in opened:
-            if shape.wanted.partition in self.promised:
-                continue
-            self.promised.add(shape.wanted.partition)
-            for tree, pool in self.ground.pools(shape.wanted):
-                self.left -= len(pool.floors)
-                ask = ahead.Ask(shape.need, shape.counts, shape.wanted.nodelist, features.counts(tree))
-                instant = ahead.promise(ask, pool.floors, self.now)
-                if instant is not None:
-                    self.instants.add(instant)
-                    break
-            return _RESOURCES
-        return _PRIORITY
+            found = self._earliest(shape, horizon, resolution)
+            if found is not None and (best is None or found.start < best.start):
+                best, its = found, shape
+        if best is None:
+            return
+        end = best.start + its.secs if best.start < FOREVER else math.inf
+        timeline = self.ground.timeline
+        rooms = {at: timeline.window(at, best.start, end)[0] for at, _ in best.chosen}
+        for share in its.shares(best.chosen, rooms.__getitem__):
+            timeline.put(share.at, best.start, end, share.vector)
+        views = self.ground.columns.views
+        nodes = tuple(sorted(views[at].name for at, _ in best.chosen))
+        self.expected.append(Expected(job.job_id, best.start if best.start < FOREVER else math.inf, nodes))
+
+    def _earliest(self, shape: Shape, horizon: float, resolution: int) -> Found | None:
+        best: Found | None = None
+        timeline = self.ground.timeline
+        count = shape.counts
+        for tree, pool in self.ground.pools(shape.wanted):
+            self._spent += 5 + self.ground.columns.size // 500
+
+            def pick(
+                active: dict[int, int], start: float, tree: features.Node = tree
+            ) -> list[tuple[int, int]] | None:
+                end = start + shape.secs
+                return shape.pick_later(active, tree, lambda at: timeline.window(at, start, end)[0], start)
+
+            ask = Ask(
+                demand=shape.demand,
+                secs=shape.secs,
+                member=shape.member(pool),
+                each=count.each,
+                most=count.num_tasks if count.tasks_given else count.each,
+                enough=(
+                    count.min_nodes,
+                    count.num_tasks if count.tasks_given else 0,
+                    min(count.max_nodes, count.num_tasks),
+                ),
+                pick=pick,
+                away=self.ground.sharing.away(shape.wanted, shape.member(pool), self.now),
+            )
+            found = timeline.earliest(ask, max(self.now, shape.searched), horizon, resolution)
+            if found is not None and (best is None or found.start < best.start):
+                best = found
+        shape.searched = max(shape.searched, best.start if best is not None else horizon)
+        return best
 
 
-def _plenty(count: Count, nodes: int, tasks: int, last: int) -> bool:
-    """Whether more offers cannot make the choice better."""
-    if not count.tasks_given:
-        return nodes >= count.max_nodes
-    if count.min_nodes == 1:
-        return last >= count.num_tasks
-    return count.min_nodes <= nodes <= count.max_nodes and tasks >= count.num_tasks
+def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
+    """The request as something that can be less or more, and what must be equal for that."""
+    need, count, demand = shape.demand.need, shape.counts, shape.demand
+    same = (
+        shape.wanted,
+        count.tasks_given,
+        demand.exclusive,
+        demand.whole_memory,
+        need.ntasks_per_socket,
+        need.ntasks_per_core,
+        need.ntasks_per_gpu,
+        need.threads_per_core,
+        need.gres_total,
+        count.spread,
+        count.fewest,
+        need.cpus_per_gpu if need.gres_total else 0,
+        need.memory_per_gpu_mb if need.gres_total else 0,
+        tuple(part.row for part in demand.parts),
+    )
+    more = (
+        float(count.min_nodes),
+        count.num_tasks,
+        count.each,
+        -count.max_nodes,
+        -need.tasks_per_node,
+        shape.secs,
+        *(part.fixed for part in demand.parts),
+        *(part.each for part in demand.parts),
+    )
+    return same, more
+
+
+def _frozen(gres: dict[tuple[str, str], int]) -> object:
+    return tuple(sorted(gres.items())) if gres else None

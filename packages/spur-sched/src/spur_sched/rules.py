@@ -33,6 +33,16 @@ class Class(NamedTuple):
     nodelist: frozenset[str]
     exclude: frozenset[str]
     constraint: str
+    #: Least CPUs, sockets, cores of a socket, threads of a core, MiB of local disk; None = anything.
+    hardware: tuple[int | None, ...] = ()
+    #: Nodes next to each other only; the least loaded first.
+    contiguous: bool = False
+    by_load: bool = False
+    #: Whose job it is, where nodes may be kept for one user (else None), and whether this one keeps its own.
+    uid: int | None = None
+    alone: bool = False
+    #: CPUs of each node that the partition's jobs together may use.
+    most_cpus: int | None = None
 
 
 def count_of(job: JobView, part: PartitionView) -> Count:
@@ -46,7 +56,15 @@ def count_of(job: JobView, part: PartitionView) -> Count:
         num_tasks=max(1, job.num_tasks),
         tasks_given=job.tasks_given,
         each=1 if job.tasks_given else job.tasks_per_node or 1,
+        spread=job.spread,
+        fewest=job.use_min_nodes,
     )
+
+
+def hardware_of(job: JobView) -> tuple[int | None, ...]:
+    """What every node of the job must be, as `Class.hardware`; () = anything."""
+    found = (job.min_cpus, job.sockets_per_node, job.cores_per_socket, job.threads_per_core, job.tmp_disk_mb)
+    return found if any(found) else ()
 
 
 def limit_secs(job: JobView) -> int | None:

@@ -1,0 +1,246 @@
+"""How long a scheduling pass takes, against jobs, nodes and shapes.  Made-up clusters, the same in every run.
+
+    python benchmarks/sched.py [--jobs J] [--nodes N] [--running R] [--repeat K] [--full]
+
+The machine is usually shared: the least of several runs is what the code costs, the median what it took.
+"""
+
+import argparse
+import gc
+import random
+import statistics
+import time
+import tracemalloc
+from typing import Any
+
+from spur_sched.api import JobView, License, NodeView, PartitionView, Plan, Policy, Running, Window
+from spur_sched.plan import plan
+
+Row = tuple[str, str, str]
+NOW = 1_700_000_000.0
+HOUR = 3600
+GPU = ("gpu", "h100")
+
+
+class Snap:
+    """A snapshot made of lists."""
+
+    index = 1
+
+    def __init__(self, nodes: list[NodeView], jobs: list[JobView], policy: Policy | None = None) -> None:
+        self._nodes, self._jobs, self._policy = nodes, jobs, policy or Policy()
+        names = frozenset(node.name for node in nodes)
+        self._parts = {"main": PartitionView("main", True, "UP", names, None, None, 1, 1)}
+
+    def nodes(self) -> list[NodeView]:
+        return self._nodes
+
+    def partitions(self) -> dict[str, PartitionView]:
+        return self._parts
+
+    def pending(self) -> list[JobView]:
+        return self._jobs
+
+    def policy(self) -> Policy:
+        return self._policy
+
+    def running(self) -> list[Running]:
+        return []
+
+    def windows(self) -> list[Window]:
+        return []
+
+    def licenses(self) -> dict[str, License]:
+        return {}
+
+    def with_policy(self, policy: Policy) -> "Snap":
+        return Snap(self._nodes, self._jobs, policy)
+
+
+def make_nodes(count: int, running: int, seed: int = 1) -> list[NodeView]:
+    """Nodes of 64 CPUs, 256 GiB, every fourth with 4 GPUs; about 90 % of the CPUs in use if there are as many
+    running jobs as nodes."""
+    chance = random.Random(seed)
+    held: list[list[tuple[float | None, int, int, dict[Any, int]]]] = [[] for _ in range(count)]
+    free = [64] * count
+    for number in range(running):
+        at = number % count
+        cpus = min(free[at], chance.choice([48, 56, 60, 64, 64, 64]))
+        if cpus:
+            free[at] -= cpus
+            gpus = {GPU: chance.randint(1, 4)} if at % 4 == 0 else {}
+            end = NOW + chance.randrange(60, 24 * HOUR)
+            held[at].append((end, cpus, min(cpus * 3800, 250_000), gpus))
+    nodes = []
+    for at in range(count):
+        gres = {GPU: 4} if at % 4 == 0 else {}
+        used: dict[tuple[str, str], int] = {}
+        for item in held[at]:
+            for key, number in item[3].items():
+                used[key] = used.get(key, 0) + number
+        nodes.append(
+            NodeView(
+                name=f"n{at:05d}",
+                cpus=64,
+                memory_mb=256_000,
+                gres=gres,
+                used_cpus=64 - free[at],
+                used_memory_mb=sum(item[2] for item in held[at]),
+                used_gres=used,
+                schedulable=True,
+                known=True,
+                weight=1,
+                features=frozenset({"ib"} if at % 2 else {"ib", "big"}),
+                running=tuple(held[at]),
+                jobs=len(held[at]),
+            )
+        )
+    return nodes
+
+
+def make_jobs(count: int, shapes: int, seed: int = 2) -> list[JobView]:
+    """Jobs of so many different shapes: single tasks, tasks on one node, several nodes, GPUs, constraints."""
+    chance = random.Random(seed)
+    kinds = []
+    for number in range(shapes):
+        kind: dict[str, Any] = {}
+        draw = chance.random()
+        if draw < 0.4:
+            kind["cpus_per_task"] = chance.randint(1, 32)
+        elif draw < 0.6:
+            kind.update(num_tasks=chance.randint(2, 64), tasks_given=True)
+            kind["max_nodes"] = 1 if chance.random() < 0.5 else kind["num_tasks"]
+        else:
+            nodes = chance.choice([2, 4, 8, 16, 32, 64])
+            kind.update(min_nodes=nodes, max_nodes=nodes, num_tasks=nodes * 8, tasks_given=True)
+            kind["cpus_per_task"] = chance.randint(1, 8)
+        kind["memory_per_cpu_mb"] = chance.randrange(500, 4000, 100)
+        kind["time_limit"] = chance.randrange(60, 24 * HOUR, 60)
+        if chance.random() < 0.2:
+            kind["gres"] = {GPU: chance.randint(1, 4)}
+        if chance.random() < 0.1:
+            kind["constraint"] = "big"
+        if shapes == count:
+            # No two alike.
+            kind["time_limit"] = 600 + number * 7
+        kinds.append(kind)
+    jobs = []
+    for number in range(count):
+        fields: dict[str, Any] = {
+            "priority": 1_000_000 - number,
+            "submit_at": NOW - 100,
+            "eligible_at": NOW - 100,
+            "partitions": ("main",),
+            "min_nodes": 1,
+            "max_nodes": 1,
+            "num_tasks": 1,
+            "tasks_given": False,
+            "tasks_per_node": None,
+            "cpus_per_task": 1,
+            "memory_per_node_mb": None,
+            "memory_per_cpu_mb": None,
+            "gres": {},
+            "exclusive": False,
+            "nodelist": frozenset(),
+            "exclude": frozenset(),
+            "constraint": "",
+            "time_limit": HOUR,
+        }
+        fields.update(kinds[number % shapes])
+        jobs.append(JobView(job_id=number + 1, **fields))
+    return jobs
+
+
+def measure(snap: Snap, repeat: int) -> tuple[float, float, Plan]:
+    """(median, least) milliseconds of a pass, and its plan."""
+    times = []
+    found = plan(snap, NOW)
+    for _ in range(repeat):
+        gc.collect()
+        begin = time.perf_counter()
+        found = plan(snap, NOW)
+        times.append((time.perf_counter() - begin) * 1000)
+    return statistics.median(times), min(times), found
+
+
+def told(took: tuple[float, float, Plan]) -> str:
+    middle, least, found = took
+    return (
+        f"{middle:.0f} ms (least {least:.0f}); {len(found.placements)} start, {len(found.expected)} promised"
+    )
+
+
+def sched_rows(jobs: int = 10_000, nodes: int = 5_000, running: int = 5_000, repeat: int = 7) -> list[Row]:
+    """The rows of docs/benchmarks.md."""
+    busy, empty, full = make_nodes(nodes, running), make_nodes(nodes, 0), make_nodes(nodes, 3 * running)
+    few, many = make_jobs(jobs, 20), make_jobs(jobs, jobs)
+    easy, careful = Policy(), Policy(backfill="conservative", bf_max_job_test=1000)
+    title = f"{jobs:,} pending × {nodes:,} nodes"
+    rows: list[Row] = []
+    for what, cluster, queue, budget in (
+        (f"{title} × {running:,} running, EASY, 20 shapes", busy, few, "100 ms"),
+        (f"{title} × {running:,} running, EASY, all shapes distinct", busy, many, "500 ms"),
+        (f"{title}, empty, EASY, 20 shapes", empty, few, ""),
+        (f"{title}, empty, EASY, all distinct", empty, many, ""),
+        (f"{title}, full, EASY, 20 shapes", full, few, ""),
+        (f"{title}, full, EASY, all distinct", full, many, ""),
+    ):
+        rows.append((what, told(measure(Snap(cluster, queue, easy), repeat)), budget))
+    for what, queue, budget in (
+        ("conservative, 1,000 jobs, 20 shapes", few[:1000], "300 ms"),
+        ("conservative, 1,000 jobs, all distinct", many[:1000], "300 ms"),
+        (f"conservative for the first 1,000 of {jobs:,} jobs, all distinct", many, ""),
+    ):
+        rows.append((what, told(measure(Snap(busy, queue, careful), repeat)), budget))
+    everything = Policy(backfill="conservative", bf_max_job_test=jobs)
+    rows.append(
+        (f"conservative for all {jobs:,} jobs, 20 shapes", told(measure(Snap(busy, few, everything), 1)), "")
+    )
+    tracemalloc.start()
+    plan(Snap(busy, many, easy), NOW)
+    rows.append(
+        (
+            "memory of an EASY pass, all shapes distinct",
+            f"{tracemalloc.get_traced_memory()[1] / 2**20:.0f} MiB",
+            "",
+        )
+    )
+    tracemalloc.stop()
+    return rows
+
+
+def growth(repeat: int = 3) -> dict[str, list[tuple[int, float]]]:
+    """Median milliseconds of an EASY pass against one size, the others as in the budgets."""
+    jobs, nodes = make_jobs(10_000, 20), make_nodes(5_000, 5_000)
+    found: dict[str, list[tuple[int, float]]] = {"jobs": [], "nodes": [], "shapes": [], "promises": []}
+    for count in (100, 1_000, 3_000, 10_000, 30_000):
+        found["jobs"].append((count, measure(Snap(nodes, make_jobs(count, 20)), repeat)[0]))
+    for count in (100, 500, 1_000, 2_000, 5_000, 10_000):
+        found["nodes"].append((count, measure(Snap(make_nodes(count, count), jobs), repeat)[0]))
+    for count in (1, 20, 100, 1_000, 5_000, 10_000):
+        found["shapes"].append((count, measure(Snap(nodes, make_jobs(10_000, count)), repeat)[0]))
+    for count in (1, 10, 100, 300, 1_000, 3_000):
+        policy = Policy(backfill="conservative", bf_max_job_test=count)
+        found["promises"].append((count, measure(Snap(nodes, make_jobs(10_000, 1_000), policy), 1)[0]))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--running", type=int, default=5_000)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--growth", action="store_true", help="time against jobs, nodes, shapes, promises")
+    given = parser.parse_args()
+    if given.growth:
+        for what, points in growth().items():
+            for count, took in points:
+                print(f"{what} {count} {took:.1f}", flush=True)
+        return
+    for what, measured, budget in sched_rows(given.jobs, given.nodes, given.running, given.repeat):
+        print(f"| {what} | {measured} | {budget} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""A per-node request against the columns: which nodes hold how many tasks of it.  Pure numbers.
+
+Every bound is linear in the number of tasks of a node: so much of a row for taking part at all, and so much
+for each task.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from spur_sched.api import GresMap, NodeView
+from spur_sched.columns import CPUS, EMPTY, MEMORY, Columns, Floats, Ints, Vector
+from spur_sched.need import MANY, GresNeed, Need, cores_of, pick_gres
+
+__all__ = ["Demand", "Floats", "Part"]
+
+#: A row of what is free, for the nodes looked at.
+Row = Callable[[int], Ints]
+_NONE: Final[GresMap] = {}
+
+
+class Part(NamedTuple):
+    """What is taken of one row: `fixed` by taking part, `each` by every task."""
+
+    row: int
+    fixed: int
+    each: int
+
+
+class Demand:
+    """A Need worked out for one cluster.
+
+    Attributes:
+        possible: False when it names a kind that no node has.
+        parts: bounds by row, CPUs first.
+        least: what the rows must have at least for one task, as (row, number).
+    """
+
+    def __init__(self, need: Need, columns: Columns) -> None:
+        self.need = need
+        self.columns = columns
+        self.possible = True
+        self.exclusive = need.exclusive
+        self.whole_memory = need.memory_per_node_mb == 0
+        #: Rows of the job's total (`--gpus`), and how many of each.
+        self.total = self._rows(need.gres_total)
+        gpus, gpus_each = _gpus(need.gres), _gpus(need.gres_per_task)
+        cpus_each = need.cpus_per_task
+        cpus_fixed = 0
+        if need.cpus_per_gpu:
+            cpus_each = max(cpus_each, need.cpus_per_gpu * gpus_each)
+            cpus_fixed = need.cpus_per_gpu * (gpus or (1 if self.total else 0))
+        cpus_asked = cpus_fixed
+        cpus_fixed = max(cpus_fixed, need.min_cpus or 0)
+        memory_fixed = need.memory_per_node_mb or 0
+        memory_each = 0
+        if need.memory_per_node_mb is None and need.memory_per_cpu_mb:
+            memory_each = need.memory_per_cpu_mb * cpus_each
+            memory_fixed = need.memory_per_cpu_mb * cpus_asked
+        if need.memory_per_gpu_mb:
+            memory_fixed = need.memory_per_gpu_mb * (gpus or (1 if self.total else 0))
+            memory_each = need.memory_per_gpu_mb * gpus_each
+        parts = [Part(CPUS, cpus_fixed, cpus_each)]
+        if memory_fixed or memory_each:
+            parts.append(Part(MEMORY, memory_fixed, memory_each))
+        fixed, each = self._rows(need.gres), self._rows(need.gres_per_task)
+        parts += [
+            Part(row, max(fixed.get(row, 0), 1 if row in self.total else 0), each.get(row, 0))
+            for row in sorted({*fixed, *each, *self.total})
+        ]
+        self.parts = tuple(parts)
+        self.least = tuple((part.row, max(part.fixed, part.each)) for part in parts)
+
+    def _rows(self, wanted: GresNeed) -> dict[int, int]:
+        """Numbers by row; requests without a type bind the sum of their name, typed ones included."""
+        found: dict[int, int] = {}
+        for name, kind, count in wanted:
+            row = self.columns.kinds.get((name, kind)) if kind else self.columns.names.get(name)
+            if row is None:
+                self.possible = False
+                continue
+            found[row] = found.get(row, 0) + count
+        for name in {name for name, kind, _ in wanted if not kind} & self.columns.names.keys():
+            sums = self.columns.names[name]
+            if sums in self.columns.parts:
+                found[sums] += sum(count for own, kind, count in wanted if own == name and kind)
+        return found
+
+    # -- many nodes at once
+
+    def fitting(self, where: Ints, row: Row, least: int) -> Ints:
+        """Positions in `where` of the nodes that hold at least `least` tasks by what `row` gives.
+
+        Args:
+            where: columns of the nodes.
+        """
+        good = None
+        for part in self.parts:
+            bound = max(part.fixed, part.each * least)
+            mask = row(part.row) >= bound
+            good = mask if good is None else good & mask
+        assert good is not None
+        if self.exclusive:
+            good &= row(EMPTY) >= 0
+        if self.whole_memory:
+            good &= (row(MEMORY) >= self.columns.total[MEMORY][where]) | self._unstated(where)
+        found: Ints = good.nonzero()[0]
+        return found
+
+    def _unstated(self, where: Ints) -> object:
+        if not self.columns.unstated:
+            return False
+        return np.array([self.columns.views[at].memory_mb == 0 for at in where.tolist()], dtype=np.bool_)
+
+    def tasks(self, where: Ints, row: Row) -> Ints:
+        """How many tasks each node holds, where each holds at least one."""
+        need = self.need
+        found: Ints = np.full(len(where), need.tasks_per_node, dtype=np.int64)
+        for part in self.parts:
+            if part.each:
+                np.minimum(found, row(part.row) // part.each, out=found)
+        if need.ntasks_per_socket or need.ntasks_per_core or need.ntasks_per_gpu or need.threads_per_core:
+            views = self.columns.views
+            free = row(CPUS).tolist()
+            caps = [self.cap(views[at], have) for at, have in zip(where.tolist(), free, strict=True)]
+            np.minimum(found, np.array(caps, dtype=np.int64), out=found)
+        return found
+
+    # -- one node
+
+    def cap(self, view: NodeView, free: int) -> int:
+        """Most tasks that the make of the node allows.
+
+        Args:
+            free: CPUs that are to be had.
+        """
+        need = self.need
+        most = need.tasks_per_node
+        threads, cores = view.threads_per_core, free // max(1, view.threads_per_core)
+        if need.threads_per_core and need.threads_per_core < threads:
+            most = min(most, cores * need.threads_per_core // need.cpus_per_task)
+        if need.ntasks_per_core and need.ntasks_per_core < threads:
+            most = min(most, cores * need.ntasks_per_core)
+        if need.ntasks_per_socket:
+            most = min(most, need.ntasks_per_socket * max(1, view.sockets))
+        if need.ntasks_per_core:
+            most = min(most, need.ntasks_per_core * cores_of(view))
+        if need.ntasks_per_gpu and _gpus(need.gres):
+            most = min(most, need.ntasks_per_gpu * _gpus(need.gres))
+        return most
+
+    def holds(self, at: int, room: Sequence[int]) -> int:
+        """Tasks that `room` (a vector) on one node holds; 0 = it cannot take part."""
+        view = self.columns.views[at]
+        if not self.possible or (self.exclusive and room[EMPTY] < 0):
+            return 0
+        if self.whole_memory and view.memory_mb and room[MEMORY] < view.memory_mb:
+            return 0
+        most = MANY
+        for row, fixed, each in self.parts:
+            free = room[row]
+            if free < fixed:
+                return 0
+            if each:
+                most = min(most, free // each)
+                if most <= 0:
+                    return 0
+        need = self.need
+        if need.ntasks_per_socket or need.ntasks_per_core or need.ntasks_per_gpu or need.threads_per_core:
+            return max(0, min(most, self.cap(view, room[CPUS])))
+        return min(most, need.tasks_per_node)
+
+    def take(
+        self, at: int, room: Sequence[int], tasks: int, total: GresMap = _NONE
+    ) -> tuple[int, int, GresMap]:
+        """(CPUs, MiB, gres) of `tasks` tasks on a node whose `room` holds them.
+
+        Args:
+            total: this node's part of a number asked for the whole job.
+        """
+        need, view = self.need, self.columns.views[at]
+        have = self.columns.gres(room)
+        wanted = (
+            *need.gres,
+            *((name, kind, count * tasks) for name, kind, count in need.gres_per_task),
+            *((name, kind, count) for (name, kind), count in sorted(total.items())),
+        )
+        gres = have if self.exclusive else pick_gres(wanted, have)
+        assert gres is not None
+        gpus = _gpus(wanted)
+        cpus = tasks * need.cpus_per_task
+        if need.cpus_per_gpu:
+            cpus = max(cpus, need.cpus_per_gpu * gpus)
+        memory = 0
+        if need.memory_per_gpu_mb:
+            memory = need.memory_per_gpu_mb * gpus
+        elif need.memory_per_node_mb is not None:
+            memory = need.memory_per_node_mb or view.memory_mb
+        elif need.memory_per_cpu_mb:
+            memory = need.memory_per_cpu_mb * cpus
+        cpus = view.cpus if self.exclusive else max(self._with_idle(view, cpus, tasks), need.min_cpus or 0)
+        return cpus, memory, {key: count for key, count in gres.items() if count > 0}
+
+    def _with_idle(self, view: NodeView, cpus: int, tasks: int) -> int:
+        """CPUs with the threads that stay idle on cores of which not all may be used."""
+        need, threads = self.need, view.threads_per_core
+        cores = 0
+        if need.threads_per_core and need.threads_per_core < threads:
+            cores = -(-cpus // need.threads_per_core)
+        if need.ntasks_per_core and need.ntasks_per_core < threads:
+            cores = max(cores, -(-tasks // need.ntasks_per_core))
+        return max(cpus, cores * threads)
+
+    def vector(self, cpus: int, memory_mb: int, gres: GresMap) -> Vector:
+        """What a share takes, one number a row."""
+        return self.columns.vector(cpus, memory_mb, gres)
+
+
+def _gpus(wanted: GresNeed) -> int:
+    return sum(count for name, _, count in wanted if name == "gpu")

@@ -1,0 +1,380 @@
+"""What one partition is asked for, and where it finds room now.  Jobs with equal shapes fit or fail alike.
+
+Room only shrinks during a pass: where a shape found nothing, an equal one finds nothing, nor one that asks
+for at least as much (`Failures`); and a shape that goes to one node at a time never looks back.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from spur_core.grammar import features
+from spur_sched.api import GresMap
+from spur_sched.columns import CPUS, MEMORY, Bools, Ints, Vector
+from spur_sched.demand import Demand
+from spur_sched.ground import Ground, Pool
+from spur_sched.need import MANY
+from spur_sched.rules import Class, Why
+from spur_sched.spread import Count, Offer, choose, with_features
+
+_NOTHING: Final[GresMap] = {}
+#: The least room of a column for the job's time.
+Room = Callable[[int], list[int]]
+#: So many nodes are quicker looked at one by one.
+_FEW: Final = 8
+#: Failures of one kind that are remembered one by one.
+_MOST_FAILURES: Final = 256
+
+
+_NOBODY: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+
+class Share(NamedTuple):
+    """One node's part: its column, tasks, CPUs, MiB, gres, and the same as a vector."""
+
+    at: int
+    tasks: int
+    cpus: int
+    memory_mb: int
+    gres: GresMap
+    vector: Vector
+
+
+class Shape:
+    """A request against one partition, for one time limit.
+
+    Attributes:
+        secs: how long it runs at most; inf = no limit.
+        failed: no room now for the rest of the pass.
+        missing: why the partition's nodes would not do even if all were free.
+        searched: no earlier start than this exists.
+    """
+
+    __slots__ = (
+        "_cursor",
+        "_excluded",
+        "counts",
+        "demand",
+        "failed",
+        "ground",
+        "missing",
+        "picky",
+        "required",
+        "searched",
+        "secs",
+        "wanted",
+    )
+
+    def __init__(self, ground: Ground, wanted: Class, demand: Demand, counts: Count, secs: float) -> None:
+        self.ground = ground
+        self.wanted = wanted
+        self.demand = demand
+        self.counts = counts
+        self.secs = secs
+        self.failed = False
+        self.missing: Why | None = None
+        self.searched = -math.inf
+        at = ground.columns.at
+        #: None = a node of the list does not exist.
+        self.required: frozenset[int] | None = None
+        if wanted.nodelist <= at.keys():
+            self.required = frozenset(at[name] for name in wanted.nodelist)
+        self._excluded = _NOBODY
+        if wanted.exclude:
+            self._excluded = np.array([at[name] for name in wanted.exclude if name in at], dtype=np.int64)
+        self.picky = bool(wanted.nodelist or (wanted.constraint and "*" in wanted.constraint) or demand.total)
+        self._cursor = 0
+
+    # -- whether it could ever run
+
+    def could(self, pool: Pool, tree: features.Node, *, up_only: bool) -> bool:
+        """Whether the pool's nodes, all empty, would do; with `up_only` only those in service."""
+        ground, count = self.ground, self.counts
+        if not self.demand.possible and not any(
+            not ground.columns.views[at].known for at in ground.columns.makes
+        ):
+            return False
+        if not self.picky and not len(self._excluded):
+            return ground.enough(pool, self.demand.need, count, up_only=up_only)
+        columns = ground.columns
+        named = self._allowed(pool.named)
+        if up_only:
+            named = named & columns.schedulable
+        holds = np.array(ground.holds_empty(self.demand.need), dtype=np.int64)
+        holds[holds < 0] = count.num_tasks
+        nodes = named.nonzero()[0]
+        tasks = holds[columns.make_at[nodes]]
+        able = tasks >= max(1, count.each)
+        nodes, tasks = nodes[able], tasks[able]
+        offers = self._offers(nodes.tolist(), tasks.tolist(), tree)
+        if offers is None:
+            return False
+        if self.demand.total and not self._total_there(nodes, count.max_nodes):
+            return False
+        return choose(count, offers) is not None
+
+    def _total_there(self, nodes: Ints, most: int) -> bool:
+        """Whether the roomiest nodes have the number asked for the whole job."""
+        columns = self.ground.columns
+        if any(not columns.views[at].known for at in nodes.tolist()):
+            return True
+        return all(
+            np.sort(columns.total[row][nodes])[::-1][:most].sum() >= number
+            for row, number in self.demand.total.items()
+        )
+
+    def _allowed(self, named: Bools) -> Bools:
+        if not len(self._excluded):
+            return named
+        allowed = named.copy()
+        allowed[self._excluded] = False
+        return allowed
+
+    def member(self, pool: Pool) -> Bools:
+        """Columns that may be used once they have room."""
+        return self._allowed(pool.member)
+
+    # -- room now
+
+    def find(self, pool: Pool, tree: features.Node, now: float) -> list[tuple[int, int]] | None:
+        """(column, tasks) of the nodes to start on now, or None."""
+        demand, count = self.demand, self.counts
+        live = pool.live()
+        if not len(live) or any(pool.most[row] < number for row, number in demand.least):
+            return None
+        ground = self.ground
+        free = ground.columns.free
+        end = now + self.secs
+        if len(self._excluded):
+            live = live[~np.isin(live, self._excluded)]
+        if not self.picky and count.min_nodes == 1 and (count.tasks_given or count.max_nodes == 1):
+            found = self._find_one(live, end)
+            if found is not None or count.max_nodes == 1 or count.num_tasks == 1:
+                return found
+        where = live[demand.fitting(live, lambda row: free[row][live], count.each)]
+        if len(where) < count.min_nodes:
+            return None
+        if ground.timeline.promises:
+            where, tasks = self._until(where, end)
+        else:
+            tasks = demand.tasks(where, lambda row: free[row][where])
+        good = tasks >= count.each
+        if not good.all():
+            where, tasks = where[good], tasks[good]
+        if len(where) < count.min_nodes:
+            return None
+        if self.picky:
+            return self.pick(where.tolist(), tasks.tolist(), tree, self._now_room(end), now)
+        return _pick(count, where, tasks)
+
+    def _find_one(self, live: Ints, end: float) -> list[tuple[int, int]] | None:
+        """The first node that holds everything; what lies before it is never looked at again."""
+        demand, count = self.demand, self.counts
+        least = count.num_tasks if count.tasks_given else count.each
+        if least > demand.need.tasks_per_node:
+            return None
+        timeline, free = self.ground.timeline, self.ground.columns.free
+        if self._cursor:
+            live = live[int(live.searchsorted(self._cursor)) :]
+            if len(live):
+                # Mostly the node of the last time still has room.
+                at = int(live[0])
+                if demand.holds(at, timeline.room_now(at, end)) >= least:
+                    return [(at, least)]
+        found = live[demand.fitting(live, lambda row: free[row][live], least)]
+        if timeline.promises and len(found) > _FEW:
+            over = timeline.promised[found] & (timeline.first[found] < end)
+            low = timeline.low
+            fits = np.zeros(len(found), dtype=np.bool_)
+            fits[demand.fitting(found, lambda row: low[row][found], least)] = True
+            # Beside all promises of a node is exact when all of them begin before the end.
+            found = found[~over | fits | (timeline.last[found] >= end)]
+        for at in found.tolist():
+            self._cursor = at
+            if demand.holds(at, timeline.room_now(at, end)) >= least:
+                return [(at, least)]
+        self._cursor = self.ground.columns.size
+        return None
+
+    def _until(self, where: Ints, end: float) -> tuple[Ints, Ints]:
+        """The nodes that have room until `end` beside the promises, and tasks for each."""
+        demand, count = self.demand, self.counts
+        timeline, free = self.ground.timeline, self.ground.columns.free
+        over = timeline.promised[where] & (timeline.first[where] < end)
+        if not over.any():
+            return where, demand.tasks(where, lambda row: free[row][where])
+        low = timeline.low
+        # Beside all promises of a node is always right, and exact when all of them begin before the end.
+        tasks = np.zeros(len(where), dtype=np.int64)
+        plain = (~over).nonzero()[0]
+        mine = where[plain]
+        tasks[plain] = demand.tasks(mine, lambda row: free[row][mine])
+        tight = over.nonzero()[0]
+        mine = where[tight]
+        fits = demand.fitting(mine, lambda row: low[row][mine], count.each)
+        good = tight[fits]
+        mine = where[good]
+        tasks[good] = demand.tasks(mine, lambda row: low[row][mine])
+        unsure = tight[timeline.last[where[tight]] >= end]
+        for place, at in zip(unsure.tolist(), where[unsure].tolist(), strict=True):
+            room, _ = timeline.window(at, self.ground.now, end)
+            tasks[place] = demand.holds(at, room)
+        return where, tasks
+
+    def _now_room(self, end: float) -> Room:
+        return lambda at: self.ground.timeline.window(at, self.ground.now, end)[0]
+
+    # -- choosing
+
+    def _offers(self, nodes: list[int], tasks: list[int], tree: features.Node) -> list[Offer] | None:
+        required = self.required
+        if required is None:
+            return None
+        offers = [Offer(at, held, at in required) for at, held in zip(nodes, tasks, strict=True)]
+        if sum(offer.required for offer in offers) < len(required):
+            return None
+        wants = features.counts(tree)
+        if wants:
+            views = self.ground.columns.views
+            return with_features(offers, [views[offer.at].features for offer in offers], wants)
+        return offers
+
+    def pick_later(
+        self, active: dict[int, int], tree: features.Node, room: Room, start: float
+    ) -> list[tuple[int, int]] | None:
+        """The choice among nodes (column -> tasks) at a later instant."""
+        nodes = sorted(active)
+        tasks = [active[at] for at in nodes]
+        if self.picky:
+            return self.pick(nodes, tasks, tree, room, start)
+        return _pick(self.counts, np.array(nodes, dtype=np.int64), np.array(tasks, dtype=np.int64))
+
+    def pick(
+        self,
+        nodes: list[int],
+        tasks: list[int],
+        tree: features.Node,
+        room: Room,
+        start: float,
+    ) -> list[tuple[int, int]] | None:
+        """The choice among nodes that hold so many tasks, in order of preference."""
+        offers = self._offers(nodes, tasks, tree)
+        if offers is None:
+            return None
+        if self.demand.total:
+            return self._pick_total(offers, room)
+        return choose(self.counts, offers)
+
+    def _pick_total(self, offers: list[Offer], room: Room) -> list[tuple[int, int]] | None:
+        """Of a job that asks for a number in all: the fewest of the nodes with most of it free."""
+        count = self.counts
+        most = min(count.max_nodes, len(offers), min(self.demand.total.values()))
+        if count.tasks_given:
+            most = min(most, count.num_tasks)
+        free = {offer.at: self.gpus_free(offer.at, room(offer.at)) for offer in offers}
+        order = sorted(offers, key=lambda o: (not o.required, -min(free[o.at].values()), -o.tasks, o.at))
+        least = max(count.min_nodes, sum(offer.required for offer in offers))
+        for size in range(least, most + 1):
+            chosen = order[:size]
+            if all(
+                sum(free[offer.at][row] for offer in chosen) >= number
+                for row, number in self.demand.total.items()
+            ):
+                picked = sorted(chosen, key=lambda offer: offer.at)
+                found = choose(count._replace(min_nodes=max(size, count.min_nodes), max_nodes=size), picked)
+                if found is not None and len(found) == size:
+                    return found
+        return None
+
+    def gpus_free(self, at: int, room: list[int]) -> dict[int, int]:
+        """How much of the job's total a node can give, by row."""
+        need = self.demand.need
+        most = MANY
+        if need.cpus_per_gpu:
+            most = min(most, room[CPUS] // need.cpus_per_gpu)
+        if need.memory_per_gpu_mb:
+            most = min(most, room[MEMORY] // need.memory_per_gpu_mb)
+        return {row: min(room[row], most) for row in self.demand.total}
+
+    # -- what is taken
+
+    def shares(self, chosen: list[tuple[int, int]], room: Room) -> list[Share]:
+        """What the job takes on each of the chosen nodes."""
+        parts = self._divide(chosen, room) if self.demand.total else [_NOTHING] * len(chosen)
+        found = []
+        for (at, tasks), part in zip(chosen, parts, strict=True):
+            cpus, memory, gres = self.demand.take(at, room(at), tasks, part)
+            found.append(Share(at, tasks, cpus, memory, gres, self.demand.vector(cpus, memory, gres)))
+        return found
+
+    def _divide(self, chosen: list[tuple[int, int]], room: Room) -> list[GresMap]:
+        """A total over the nodes, as Slurm does: those with most free give all they can, and leave at least
+        one for each later one."""
+        parts: list[GresMap] = [{} for _ in chosen]
+        for name, kind, number in self.demand.need.gres_total:
+            row = self.ground.columns.kinds[name, kind] if kind else self.ground.columns.names[name]
+            free = [self.gpus_free(at, room(at))[row] for at, _ in chosen]
+            left = number
+            order = sorted(range(len(chosen)), key=lambda place: -free[place])
+            for done, place in enumerate(order):
+                part = min(free[place], left - (len(order) - done - 1))
+                parts[place][name, kind] = part
+                left -= part
+        return parts
+
+
+def _pick(count: Count, where: Ints, tasks: Ints) -> list[tuple[int, int]] | None:
+    """`spread.choose` for many nodes of which none is special."""
+    if not count.tasks_given:
+        picked = where[: count.max_nodes].tolist()
+        return [(at, count.each) for at in picked]
+    most = min(count.max_nodes, count.num_tasks, len(where))
+    least = count.min_nodes
+    if least > most:
+        return None
+    if least == 1:
+        enough = (tasks >= count.num_tasks).nonzero()[0]
+        if len(enough):
+            return [(int(where[enough[0]]), count.num_tasks)]
+    chosen = np.arange(least)
+    if int(tasks[:least].sum()) < count.num_tasks:
+        # The biggest first, of equals the first.
+        size = len(tasks)
+        order = np.arange(size)
+        if size > 2 * most:
+            keys = tasks * size + (size - 1 - order)
+            order = np.sort(np.argpartition(keys, size - most)[size - most :])
+        order = order[np.argsort(-tasks[order], kind="stable")][:most]
+        held = np.cumsum(tasks[order])
+        if held[-1] < count.num_tasks:
+            return None
+        size = max(least, int((held < count.num_tasks).sum()) + 1)
+        chosen = np.sort(order[:size])
+    offers = [
+        Offer(at, held) for at, held in zip(where[chosen].tolist(), tasks[chosen].tolist(), strict=True)
+    ]
+    exact = count._replace(min_nodes=count.min_nodes, max_nodes=len(offers))
+    return choose(exact, offers)
+
+
+class Failures:
+    """Requests of one pool that found no room: whoever asks for at least as much finds none either."""
+
+    def __init__(self, size: int) -> None:
+        self._table = np.zeros((_MOST_FAILURES, size))
+        self._count = 0
+
+    def cover(self, ask: tuple[float, ...]) -> bool:
+        """Whether a failure asked for no more than this."""
+        return self._count > 0 and bool((self._table[: self._count] <= ask).all(axis=1).any())
+
+    def add(self, ask: tuple[float, ...]) -> None:
+        """A request failed."""
+        if self._count < _MOST_FAILURES:
+            self._table[self._count] = ask
+            self._count += 1
+
+
+__all__ = ["CPUS", "EMPTY", "Failures", Room, "Shape", "Share"]
