@@ -4,7 +4,7 @@ One entry per (job, attempt): all steps of an attempt share it.  CPUs are logica
 first; countable resources are indices per name, counted over all types of that name in order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spur_core.errors import BusyError
@@ -64,8 +64,12 @@ class AllocationTable:
         """Who holds what now."""
         return dict(self._held)
 
-    def reserve(self, owner: Owner, want: Want) -> Grant:
+    def reserve(self, owner: Owner, want: Want, asleep: Collection[Owner] = ()) -> Grant:
         """Take what is wanted, or nothing at all.  An owner that holds something gets just that again.
+
+        Args:
+            asleep: owners all of whose processes are stopped: where free CPUs do not suffice theirs are used,
+                which the controller has lent.
 
         Raises:
             NoRoom: names the resource of which there is not enough.
@@ -74,12 +78,14 @@ class AllocationTable:
         if held is not None:
             return held
         free_cpus = self._free_cpus()
+        if want.cpus > len(free_cpus) and asleep:
+            free_cpus += [cpu for cpu in self._free_cpus(asleep) if cpu not in free_cpus]
         if want.cpus > len(free_cpus):
             raise NoRoom(f"{want.cpus} CPUs wanted, {len(free_cpus)} of {len(self._cpus)} are free")
         free_memory = self._memory_mb - sum(g.memory_mb for g in self._held.values())
         if want.memory_mb > max(free_memory, 0):
             raise NoRoom(f"{want.memory_mb} MB wanted, {max(free_memory, 0)} of {self._memory_mb} are free")
-        grant = Grant(tuple(free_cpus[: want.cpus]), want.memory_mb, self._pick_gres(want.gres))
+        grant = Grant(tuple(sorted(free_cpus[: want.cpus])), want.memory_mb, self._pick_gres(want.gres))
         self._held[owner] = grant
         return grant
 
@@ -92,8 +98,8 @@ class AllocationTable:
         """Free what the owner holds; nothing if it holds nothing."""
         self._held.pop(owner, None)
 
-    def _free_cpus(self) -> list[int]:
-        taken = {cpu for grant in self._held.values() for cpu in grant.cpu_ids}
+    def _free_cpus(self, asleep: Collection[Owner] = ()) -> list[int]:
+        taken = {cpu for owner, grant in self._held.items() if owner not in asleep for cpu in grant.cpu_ids}
         return [cpu for cpu in self._cpus if cpu not in taken]
 
     def _pick_gres(self, wanted: Iterable[tuple[str, str, int]]) -> tuple[GresGrant, ...]:

@@ -137,6 +137,7 @@ class ControlCalls:
         except Unreachable as error:
             self._keeper.suspect(session)
             raise BusyError(error.text) from None
+        session.asleep = not resume
         log.info("step_paused step=%s resume=%s", session.rid, resume)
         return True
 

@@ -258,7 +258,9 @@ class Launcher:
         site.terms.check(order.term)
         had = order.owner in site.allocation.held()
         share = shares.whole(
-            site.allocation.reserve(order.owner, Want(wire.slice.cpus, wire.slice.memory_mb, wanted))
+            site.allocation.reserve(
+                order.owner, Want(wire.slice.cpus, wire.slice.memory_mb, wanted), site.table.asleep()
+            )
         )
         session = self._enter(order, share, bool(files.epilog))
         try:

@@ -78,6 +78,8 @@ class Scan:
         self._paths = paths
         self._table = table
         self._allocation = allocation
+        #: What supervisors said of their state.
+        self._answers: dict[RuntimeId, str] = {}
         self._keeper = keeper
         self._boot_id = boot_id
         self.answer_secs = ANSWER_SECS
@@ -124,7 +126,7 @@ class Scan:
         if read.descriptor is not None:
             alive = procfs.is_alive(identity_of(read.descriptor), self._boot_id)
             if alive:
-                answer = await self._ask(read)
+                answer = self._answers[read.rid] = await self._ask(read)
         story = read.story
         return classify(
             Evidence(
@@ -193,6 +195,7 @@ class Scan:
         self._table.add(session)
         if kind is Found.LIVE:
             self._allocation.restore(session.owner, session.claim.grant)
+            session.asleep = self._answers.get(read.rid) == "suspended"
             self._keeper.watch(session)
             self._keeper.counters.add("adopted")
         elif kind is Found.FINISHED:

@@ -96,6 +96,8 @@ class Session:
         self.fenced = False
         self.lost_at = 0.0
         self.told_beats = 0
+        #: Suspended: nothing of it runs until it is resumed.
+        self.asleep = False
 
     @property
     def owner(self) -> Owner:
@@ -167,6 +169,11 @@ class SessionTable:
     def of_attempt(self, job_id: int, attempt: int) -> list[Session]:
         """Every step of exactly that attempt."""
         return [s for s in self.of_job(job_id) if s.rid.run_attempt == attempt]
+
+    def asleep(self) -> frozenset[Owner]:
+        """Attempts of which every step that lives is suspended."""
+        awake = {s.owner for s in self._by_rid.values() if s.active and not s.asleep}
+        return frozenset({s.owner for s in self._by_rid.values() if s.asleep} - awake)
 
     def snapshot(self) -> Sequence[tuple[RuntimeId, str]]:
         """What the controller should know to be here."""

@@ -4,6 +4,7 @@ import pytest
 
 from spur_core.states import JobState
 from spur_ctld.state import events, ops
+from spur_ctld.state.records import Partition, Slice
 
 PENDING, RUNNING, SUSPENDED = JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED
 COMPLETING, PREEMPTED = JobState.COMPLETING, JobState.PREEMPTED
@@ -138,6 +139,28 @@ class TestSuspension:
         assert job.suspended_secs > 0
         assert sim.state.use["n1"].cpus == 4
         assert preempt(sim, job_id, "resume").code == "wrong_state"
+
+    def test_not_beside_one_that_may_run_on_its_cpus(self, make_sim):
+        """Enough CPUs are free by number, but the other one of a higher tier may have the very same."""
+        sim = make_sim(nodes=1, cpus=8)
+        parts = tuple(
+            Partition(name=name, default=tier == 1, nodes=("n1",), priority_tier=tier)
+            for name, tier in (("main", 1), ("high", 5))
+        )
+        sim.do(ops.Configure(at=0, settings=sim.state.settings, partitions=parts))
+        job_id, other = sim.submit(), sim.submit(partitions=("high",))
+        sim.run(job_id, cpus=4)
+        preempt(sim, job_id, "suspend", by=other)
+        stopped(sim, job_id)
+        slices = (Slice(node="n1", cpus=4),)
+        begin = ops.DispatchBegin(
+            at=0, job_id=other, attempt=1, partition="high", slices=slices, everywhere=True
+        )
+        assert sim.do(begin).refusal is None
+        sim.commit(other)
+        assert preempt(sim, job_id, "resume").text == "its CPUs are in use"
+        sim.complete(other)
+        assert preempt(sim, job_id, "resume") is None
 
     def test_a_node_that_did_not_stop_it_has_nothing_to_lend(self, sim):
         job_id = sim.submit()

@@ -107,14 +107,31 @@ def _resume(state: ClusterState, job: Job, op: Preempt) -> Done:
 
 
 def has_room(state: ClusterState, job: Job) -> bool:
-    """Whether the CPUs that a suspended attempt lent are free on all its nodes."""
+    """Whether the CPUs that a suspended attempt lent are free on all its nodes.
+
+    Not by their number alone: whoever of a higher tier came after it was stopped may run on the very same
+    CPUs, though others are free by now.
+    """
     held = set(job.held)
     for part in job.slices:
+        if part.node not in held:
+            continue
         node = state.nodes.get(part.node)
         use = state.use.get(part.node) or NodeUse()
-        if part.node in held and (node is None or use.cpus + part.cpus > node.cpus):
+        if node is None or use.cpus + part.cpus > node.cpus:
+            return False
+        if any(_borrows(state, state.jobs[other], job) for other in use.jobs if other != job.job_id):
             return False
     return True
+
+
+def _borrows(state: ClusterState, other: Job, job: Job) -> bool:
+    assert job.push is not None
+    tiers = [
+        partition.priority_tier if (partition := state.partitions.get(one.partition)) is not None else 0
+        for one in (other, job)
+    ]
+    return tiers[0] > tiers[1] and not is_lent(other) and (other.dispatch_at or 0.0) >= job.push.at
 
 
 def _put(state: ClusterState, job: Job) -> None:
