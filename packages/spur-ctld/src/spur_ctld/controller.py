@@ -40,6 +40,7 @@ from spur_ctld.office import Office
 from spur_ctld.scheduling.catalog import Catalog
 from spur_ctld.scheduling.loop import SchedulerLoop
 from spur_ctld.scheduling.network import Network
+from spur_ctld.scheduling.priorities import Priorities
 from spur_ctld.settings import shell_settings
 from spur_ctld.site import Site
 from spur_ctld.state.log_machine import LogMachine
@@ -99,9 +100,11 @@ class Controller:
         gate_rules = rules(auth.plugin, auth.mode, key, os.getuid())
         self._credentials = Credentials(key, config.cluster_name, clock)
         settings = shell_settings(config)
+        catalog = Catalog(self.ledger)
         self.site = Site(
             ledger=self.ledger,
-            catalog=Catalog(self.ledger),
+            catalog=catalog,
+            priorities=Priorities(self.ledger, catalog, settings.priorities, clock),
             network=Network(self.ledger, settings.topology),
             users=UserDirectory(),
             settings=settings,

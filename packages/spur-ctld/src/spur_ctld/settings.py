@@ -12,6 +12,7 @@ from spur_core.config.model import Config
 from spur_core.config.sections import NodeEntry, PartitionEntry
 from spur_core.config.sections_later import TopologySection
 from spur_core.grammar.gres import parse_gres
+from spur_ctld.priority_rules import PriorityRules, priority_rules
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Configure
 from spur_ctld.state.records import Gres, Node, Partition, Settings
@@ -42,6 +43,7 @@ class ShellSettings(NamedTuple):
     policy: Policy
     preempt_exempt_secs: int
     topology: TopologySection
+    priorities: PriorityRules
 
 
 def shell_settings(config: Config) -> ShellSettings:
@@ -57,6 +59,7 @@ def shell_settings(config: Config) -> ShellSettings:
             max_switch_wait=scheduler.max_switch_wait_secs,
             refuse_root=not config.auth.allow_root_jobs,
             licenses=dict(config.licenses),
+            users_set_priorities=scheduler.priority_type != "multifactor",
         ),
         visibility=controller.job_info_visibility,
         heartbeat_secs=config.agent.heartbeat_interval_secs,
@@ -73,6 +76,7 @@ def shell_settings(config: Config) -> ShellSettings:
         policy=scheduling_policy(config),
         preempt_exempt_secs=scheduler.preempt_exempt_time,
         topology=config.topology,
+        priorities=priority_rules(config),
     )
 
 
@@ -121,6 +125,7 @@ def partition_record(entry: PartitionEntry) -> Partition:
         max_nodes=entry.max_nodes,
         min_nodes=entry.min_nodes,
         priority_tier=entry.priority_tier,
+        priority_job_factor=entry.priority_job_factor,
         allow_accounts=entry.allow_accounts,
         deny_accounts=entry.deny_accounts,
         allow_qos=entry.allow_qos,

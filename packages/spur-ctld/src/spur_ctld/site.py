@@ -19,6 +19,7 @@ from spur_ctld.node_memory import NodeMemory
 from spur_ctld.replication.errors import NotLeader
 from spur_ctld.scheduling.catalog import Catalog
 from spur_ctld.scheduling.network import Network
+from spur_ctld.scheduling.priorities import Priorities
 from spur_ctld.settings import ShellSettings
 from spur_ctld.state.ops import AnyOp, OpResult, Who
 from spur_ctld.state.records import Job
@@ -46,6 +47,7 @@ class Site:
 
     ledger: Ledger
     catalog: Catalog
+    priorities: Priorities
     network: Network
     users: UserDirectory
     settings: ShellSettings

@@ -41,6 +41,8 @@ class SubmitRules(NamedTuple):
     max_switch_wait: int = 300
     #: Licences that the cluster has.
     licenses: Mapping[str, int] = MappingProxyType({})
+    #: False: priorities are made of factors, and a user's own word does not count.
+    users_set_priorities: bool = True
 
 
 class Submitter(NamedTuple):
@@ -98,6 +100,7 @@ def resolve(
     begin, deadline = times(spec, now)
     check_deadline(deadline, max(now, begin or 0.0), limit, wishes.get("time_min"))
     priority, nice, more = priority_of(spec, rules, who.admin)
+    asked = spec.priority > 0 and (who.admin or rules.users_set_priorities)
     warnings.extend(more)
     request = Request(
         name=spec.name or ("interactive" if spec.alloc_only else "sbatch"),
@@ -165,6 +168,7 @@ def resolve(
         array=indices,
         array_throttle=throttle,
         priority=priority,
+        priority_given=asked,
         held=spec.hold or (spec.HasField("priority") and spec.priority == 0),
     )
     return Resolved(op, tuple(warnings))
@@ -352,7 +356,7 @@ def times(spec: pb.JobSpec, now: float) -> tuple[float | None, float | None]:
 
 
 def priority_of(spec: pb.JobSpec, rules: SubmitRules, admin: bool) -> tuple[int, int, list[str]]:
-    """(base priority, nice, warnings)."""
+    """(base priority or the one asked for, nice, warnings)."""
     warnings: list[str] = []
     nice = spec.nice if spec.HasField("nice") else 0
     if abs(nice) > MAX_NICE:
@@ -360,7 +364,9 @@ def priority_of(spec: pb.JobSpec, rules: SubmitRules, admin: bool) -> tuple[int,
     if nice < 0 and not admin:
         warnings.append("nice must not be negative for ordinary users, set to 0")
         nice = 0
-    if spec.HasField("priority") and spec.priority > 0:
+    if spec.priority > 0 and not (admin or rules.users_set_priorities):
+        warnings.append("priority may be set by administrators only, ignored")
+    elif spec.HasField("priority") and spec.priority > 0:
         wanted = spec.priority
         if not admin and wanted > rules.max_user_priority:
             warnings.append(f"priority {wanted} is more than permitted, set to {rules.max_user_priority}")

@@ -30,4 +30,5 @@ def test_what_changes_anything_goes_to_the_leader():
         "ListReservations",
         "GetLicenses",
         "GetTopology",
+        "GetPriorities",
     }

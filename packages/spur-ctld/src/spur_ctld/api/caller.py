@@ -46,6 +46,7 @@ KINDS: Final[dict[str, frozenset[str]]] = {
     "/slurm.SlurmController/GetNodes": _USERS,
     "/slurm.SlurmController/UpdateNode": _USERS,
     "/slurm.SlurmController/GetPartitions": _USERS,
+    "/slurm.SlurmController/GetPriorities": _USERS,
     "/slurm.SlurmController/GetConfig": _USERS,
     "/slurm.SlurmController/GetTopology": _USERS,
     "/slurm.SlurmController/CreateReservation": _USERS,

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spur_core.grammar.duration import long_form
+from spur_ctld.priority_rules import as_slurm_shows
 from spur_ctld.settings import ShellSettings
 from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
@@ -24,14 +25,6 @@ _CONSTANT: Final = {
     "MessageTimeout": "10 sec",
     "MpiDefault": "none",
     "PluginDir": "(null)",
-    "PriorityType": "priority/multifactor",
-    "PriorityWeightAge": "1",
-    "PriorityWeightAssoc": "0",
-    "PriorityWeightFairShare": "0",
-    "PriorityWeightJobSize": "0",
-    "PriorityWeightPartition": "0",
-    "PriorityWeightQOS": "0",
-    "PriorityWeightTRES": "(null)",
     "PrivateData": "none",
     "ProctrackType": "proctrack/cgroup",
     "Prolog": "(null)",
@@ -121,7 +114,7 @@ class ClusterInfo:
             site.facts,
             site.settings.visibility,
             site.settings.heartbeat_timeout_secs,
-            scheduler_words(site.settings, site.ledger.state),
+            scheduler_words(site.settings, site.ledger.state) | as_slurm_shows(site.settings.priorities),
         )
         return pb.GetConfigResponse(
             entries=[pb.ConfigEntry(key=key, value=value) for key, value in found.items()],

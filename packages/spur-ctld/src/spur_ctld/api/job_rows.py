@@ -1,7 +1,7 @@
 """Encoded rows of job listings, remembered per record.
 
 A record never changes (a change replaces it), so its encoded row can be used until the record is replaced.
-What moves with time, the run time of a running job, is appended: in protobuf the last value of a field
+What moves with time, like the run time of a running job, is appended: in protobuf the last value of a field
 counts.  A listing of ten thousand jobs then costs little more than copying them.
 """
 
@@ -26,6 +26,7 @@ def varint(number: int) -> bytes:
 
 
 _JOBS_TAG: Final = bytes([pb.GetJobsResponse.DESCRIPTOR.fields_by_name["jobs"].number << 3 | 2])
+_PRIORITY_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["priority"].number << 3)
 _RUN_SECS_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["run_secs"].number << 3 | 1)
 
 _PREEMPTABLE_TAG: Final = varint(
@@ -39,8 +40,20 @@ class JobRows:
     def __init__(self) -> None:
         self._rows: dict[tuple[int, bool], tuple[Job, bytes]] = {}
 
-    def row(self, job: Job, now: float, *, redacted: bool, preemptable_at: float | None = None) -> bytes:
-        """`job` as one entry of `GetJobsResponse.jobs`, with its tag and length."""
+    def row(
+        self,
+        job: Job,
+        now: float,
+        *,
+        redacted: bool,
+        preemptable_at: float | None = None,
+        priority: int | None = None,
+    ) -> bytes:
+        """`job` as one entry of `GetJobsResponse.jobs`, with its tag and length.
+
+        Args:
+            priority: what the record's base comes to now; None = the base.
+        """
         key = (job.job_id, redacted)
         held = self._rows.get(key)
         if held is not None and held[0] is job:
@@ -55,6 +68,8 @@ class JobRows:
             row += _RUN_SECS_TAG + struct.pack("<d", run_seconds(job, now))
             if preemptable_at is not None:
                 row += _PREEMPTABLE_TAG + struct.pack("<d", preemptable_at)
+        if priority is not None and priority != job.priority:
+            row += _PRIORITY_TAG + varint(priority)
         return framed(row)
 
     def forget(self, alive: "dict[int, Job]") -> None:

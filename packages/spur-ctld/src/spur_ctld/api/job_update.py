@@ -29,6 +29,7 @@ _PLAIN: Final = {
     "comment": "comment",
     "name": "name",
     "nice": "nice",
+    "site_factor": "site_factor",
     "min_nodes": "min_nodes",
     "max_nodes": "max_nodes",
     "cpus_per_task": "cpus_per_task",
@@ -97,6 +98,8 @@ def field_changes(
             raise RequestError(text)
     if abs(request.nice) > submit.MAX_NICE:
         raise RequestError(f"nice: {request.nice} is not within +-{submit.MAX_NICE}")
+    if abs(request.site_factor) > submit.MAX_NICE:
+        raise RequestError(f"site_factor: {request.site_factor} is not within +-{submit.MAX_NICE}")
     bounds.memory_mb(max(request.memory_per_node_mb, request.memory_per_cpu_mb), "memory")
     bounds.instant(request.begin_at)
     for wire, own in _PLAIN.items():

@@ -88,12 +88,15 @@ def output_paths(job: Job) -> tuple[str, str, str]:
     return out, err, filepattern.resolve(request.stdin, values, request.work_dir)
 
 
-def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool = False) -> pb.JobInfo:
+def job_message(
+    job: Job, now: float, *, dependency_text: str = "", detail: bool = False, priority: int | None = None
+) -> pb.JobInfo:
     """The wire form of one record.
 
     Args:
         dependency_text: what is left of the dependency, with states; "" when nothing is.
         detail: with what the job holds on each node.
+        priority: what the record's base comes to now; None = the base.
     """
     request = job.request
     allocated = job.state in ACTIVE_STATES or (job.state in TERMINAL_STATES and bool(job.slices))
@@ -114,8 +117,9 @@ def job_message(job: Job, now: float, *, dependency_text: str = "", detail: bool
         state=int(job.state),  # type: ignore[arg-type]  # enum numbers are equal
         reason=job.reason,
         state_desc=job.desc,
-        priority=job.priority,
+        priority=job.priority if priority is None else priority,
         nice=request.nice,
+        site_factor=request.site_factor,
         comment=request.comment,
         wckey=request.wckey,
         dependency=dependency_text,

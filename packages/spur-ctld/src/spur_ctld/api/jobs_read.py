@@ -43,6 +43,7 @@ class JobsRead:
         """The encoded GetJobsResponse: its rows are put together from remembered ones."""
         state = self.site.ledger.state
         now = self.site.clock()
+        self.site.priorities.refresh()
         keep = filters(request)
         after = parse.page_token(request.page_token)
         most = min(request.page_size or PAGE, PAGE)
@@ -75,7 +76,13 @@ class JobsRead:
         visible = self.site.may_see(job)
         if not visible and self.site.settings.visibility == "owner_only":
             return b""
-        return self.rows.row(job, now, redacted=not visible, preemptable_at=preemptable_at(self.site, job))
+        return self.rows.row(
+            job,
+            now,
+            redacted=not visible,
+            preemptable_at=preemptable_at(self.site, job),
+            priority=self.site.priorities.of(job),
+        )
 
     async def WatchJob(self, request: pb.WatchJobRequest, context: Any) -> AsyncIterator[pb.WatchJobResponse]:
         seen: Job | None = None
@@ -105,7 +112,8 @@ class JobsRead:
         left = ""
         if job.request.dependency:
             left = dependency_left(job, lookup_for(self.site.ledger.state, job), now)
-        message = job_message(job, now, dependency_text=left, detail=detail)
+        priority = self.site.priorities.of(job)
+        message = job_message(job, now, dependency_text=left, detail=detail, priority=priority)
         at = preemptable_at(self.site, job)
         if at is not None:
             message.preempt_eligible_at = at

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from spur_core.errors import AccessDenied, NoSuchJob, RequestError, SpurError
 from spur_core.ids import RuntimeId
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
@@ -16,7 +18,7 @@ from spur_ctld.api.jobs_read import named
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.scheduling import trial
 from spur_ctld.site import Site
-from spur_ctld.state import ops, resv_gate
+from spur_ctld.state import ops, resv_gate, versions
 from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.apply_fence import live_nodes
 from spur_ctld.state.cluster import deciding_nodes
@@ -61,6 +63,10 @@ class JobsWrite:
             now,
             request_id,
         )
+        if site.ledger.state.command_version < versions.COMMAND_VERSION and resolved.op.priority_given:
+            # Not every controller can keep that yet: then it is a base like any other.
+            plain = msgspec.structs.replace(resolved.op, priority_given=False)
+            resolved = resolved._replace(op=plain)
         if problem := resv_gate.obstacle(site.ledger.state, resolved.op.request):
             raise BadReservation(problem)
         trial.require_feasible(site, resolved.op)
@@ -274,11 +280,32 @@ class JobsWrite:
             record, admin = await self.site.caller()
             wanted = submit.requested_partitions(request.partition, partitions)
             submit.allowed_to_move(wanted, submit.Submitter(record, admin))
+        self._check_priority(request, who)
         make = job_update.operation(request, partitions, self.site.ledger.state, now, who)
         answers = await _apply_to(request.targets, lambda targets: self._targets(make(targets), who))
         return pb.UpdateJobResponse(
             results=[_result(m, a) for m, a in zip(request.targets, answers, strict=True)]
         )
+
+    def _check_priority(self, request: pb.UpdateJobRequest, who: ops.Who) -> None:
+        """Where priorities are made of factors an owner may only lower his, and nobody adds to a base.
+
+        Raises:
+            AccessDenied: it would be raised.
+            RequestError: a site factor that nothing would look at.
+        """
+        priorities, state = self.site.priorities, self.site.ledger.state
+        if not priorities.rules.multifactor:
+            if request.site_factor:
+                raise RequestError('site_factor: has an effect with priority_type = "multifactor" only')
+            return
+        if who.admin or not request.priority:
+            return
+        priorities.refresh()
+        for message in request.targets:
+            for job in named(state, [parse.target(message)]):
+                if job.priority and priorities.of(job) < request.priority:
+                    raise AccessDenied("Access/permission denied")
 
     async def RequeueJob(self, request: pb.RequeueJobRequest, context: Any) -> pb.RequeueJobResponse:
         who = await self.site.who()

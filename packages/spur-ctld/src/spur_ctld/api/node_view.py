@@ -152,6 +152,7 @@ def partition_message(partition: Partition, nodes: Mapping[str, Node]) -> pb.Par
         max_nodes=partition.max_nodes,
         min_nodes=partition.min_nodes,
         priority_tier=partition.priority_tier,
+        priority_job_factor=partition.priority_job_factor,
         allow_accounts=partition.allow_accounts,
         deny_accounts=partition.deny_accounts,
         allow_qos=partition.allow_qos,

@@ -32,6 +32,7 @@ ROUTES: Final[dict[str, Route]] = {
     # Loads and free memory are the leader's memory.
     _C + "GetNodes": Route.HEARD,
     _C + "GetPartitions": Route.READ,
+    _C + "GetPriorities": Route.READ,
     _C + "GetConfig": Route.READ,
     _C + "GetTopology": Route.READ,
     _C + "ListReservations": Route.READ,

@@ -168,7 +168,8 @@ class SchedulerLoop:
 
     async def _dispatch(self, placement: Placement, now: float) -> bool:
         """Record one placement; the launch follows from the record.  False: the state had moved on."""
-        job = self._site.ledger.state.jobs.get(placement.job_id)
+        state = self._site.ledger.state
+        job = state.jobs.get(placement.job_id)
         if job is None or job.state is not JobState.PENDING:
             return False
         op = ops.DispatchBegin(
@@ -182,6 +183,7 @@ class SchedulerLoop:
             reservation=resv_gate.gate(self._site.ledger.state, job.request, now).name,
             licenses=placement.licenses,
             time_limit=placement.time_limit or limit_of_deadline(job.request, now),
+            priority=self._site.priorities.of(job) if state.command_version >= 4 else 0,
         )
         try:
             await self._site.ledger.commit(op)

@@ -1,12 +1,13 @@
 """Active attempts as the scheduler sees them: what they hold, and whether they may be preempted.  Pure."""
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from spur_core.states import JobState
 from spur_ctld.scheduling.views import claims, expected_end
 from spur_ctld.state.apply_preempt import may_requeue
 from spur_ctld.state.cluster import ClusterState, holding, is_lent
-from spur_ctld.state.pending import gres_map
+from spur_ctld.state.pending import base_priority, gres_map
 from spur_ctld.state.records import Job, Partition
 from spur_sched.api import NodeShare, Running
 
@@ -15,9 +16,10 @@ Memo = dict[int, tuple[Job, Partition | None, Running]]
 
 
 class Rules(NamedTuple):
-    """The cluster's word where a partition says nothing; seconds."""
+    """The cluster's word where a partition says nothing, in seconds, and who makes priorities."""
 
     exempt_secs: int = 0
+    priority_of: Callable[[Job], int] = base_priority
 
 
 _NO_RULES: Final = Rules()
@@ -35,7 +37,8 @@ def running_views(state: ClusterState, memo: Memo | None = None, rules: Rules = 
             found.append(_lent_view(state, running_view(job, partition, rules)))
             continue
         known = memo.get(job_id)
-        if known is None or known[0] is not job or known[1] is not partition:
+        fresh = known is not None and known[0] is job and known[1] is partition
+        if known is None or not fresh or known[2].priority != rules.priority_of(job):
             known = memo[job_id] = (job, partition, running_view(job, partition, rules))
         found.append(known[2])
     for job_id in memo.keys() - state.active:
@@ -49,7 +52,7 @@ def running_view(job: Job, partition: Partition | None, rules: Rules = _NO_RULES
     return Running(
         job_id=job.job_id,
         attempt=job.run_attempt,
-        priority=job.priority,
+        priority=rules.priority_of(job),
         tier=partition.priority_tier if partition is not None else 0,
         partition=job.partition,
         uid=request.uid,

@@ -149,7 +149,7 @@ class SnapshotBuilder:
             self._partitions = (known, {name: partition_view(p) for name, p in known.items()})
         view = View(state.applied, nodes, self._partitions[1], [])
         view._policy = self._network[1]
-        rules = running.Rules(exempt_secs=self._site.settings.preempt_exempt_secs)
+        rules = running.Rules(self._site.settings.preempt_exempt_secs, self._site.priorities.of)
         view._running = running.running_views(state, self._attempts, rules)
         now = self._site.clock()
         view._windows = kept.windows_of(state, now, view.policy().bf_window)
@@ -166,7 +166,9 @@ class SnapshotBuilder:
         state = self._site.ledger.state
         if not state.pending:
             return self.cluster(cooling)
-        queue = pending_views(state, now, self._memo)
+        priorities = self._site.priorities
+        priorities.refresh()
+        queue = pending_views(state, now, self._memo, priorities.of)
         named = {name for job in queue.views for name in job.nodelist}
         cluster = self.cluster(cooling - named)
         view = cluster._with(queue.views)

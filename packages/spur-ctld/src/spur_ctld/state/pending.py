@@ -1,9 +1,9 @@
 """The queue as the scheduler sees it: which pending jobs only room can hold back, and why the rest waits.
 
-Pure.  Order: tier of the best requested partition, base priority, then whoever is eligible for longest.
+Pure.  Order: tier of the best requested partition, priority, then whoever is eligible for longest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from spur_core import reasons
@@ -40,7 +40,17 @@ class Queue(NamedTuple):
     starts_matter: bool
 
 
-def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> Queue:
+def base_priority(job: Job) -> int:
+    """The priority where nobody makes one of the base."""
+    return job.priority
+
+
+def pending_views(
+    state: ClusterState,
+    now: float,
+    memo: Memo | None = None,
+    priority_of: Callable[[Job], int] = base_priority,
+) -> Queue:
     """Sort every pending job into what may start and what waits for something else than room."""
     memo = {} if memo is None else memo
     tiers = {name: part.priority_tier for name, part in state.partitions.items()}
@@ -65,7 +75,7 @@ def pending_views(state: ClusterState, now: float, memo: Memo | None = None) -> 
         if held.reason:
             queue.gated.append((job_id, held.reason, ""))
             continue
-        view = _view(job, outcome, memo)
+        view = _view(job, priority_of(job), outcome, memo)
         if restricted:
             known = [state.partitions[n] for n in job.request.partitions if n in state.partitions]
             names, reason = access.open_to(job.request, known)
@@ -138,18 +148,18 @@ def too_early(job: Job, now: float) -> bool:
     return (begin is not None and begin > now) or (job.not_before is not None and job.not_before > now)
 
 
-def _view(job: Job, tasks: tuple[int, ...] | None, memo: Memo) -> JobView:
+def _view(job: Job, priority: int, tasks: tuple[int, ...] | None, memo: Memo) -> JobView:
     known = memo.get(job.job_id)
     eligible_at = job.eligible_at or job.submit_at
     if (
         known is not None
         and known[0] is job.request
-        and known[1].priority == job.priority
+        and known[1].priority == priority
         and known[1].eligible_at == eligible_at
     ):
         view = known[1]
     else:
-        view = request_view(job.request, job.job_id, job.priority, job.submit_at, eligible_at)
+        view = request_view(job.request, job.job_id, priority, job.submit_at, eligible_at)
         memo[job.job_id] = (job.request, view)
     return view if tasks is None else view._replace(tasks=tasks)
 
