@@ -250,7 +250,8 @@ class _Search:
         secs = self.ask.secs
         while place < size:
             start = instants[place]
-            while self.lasting and self.lasting[0][0] < start + secs:
+            end = end_of(start, secs)
+            while self.lasting and self.lasting[0][0] < end:
                 _, at = heapq.heappop(self.lasting)
                 self._enter(at, start, -1)
             while place < size and instants[place] == start:
@@ -265,15 +266,15 @@ class _Search:
         """Look at a node at an instant: the tasks it holds from then on for the whole time."""
         ask = self.ask
         until = math.inf
+        end = end_of(start, ask.secs)
         if tasks < 0:
-            end = start + ask.secs
             room, until = self.timeline.window(at, start, end)
             tasks = ask.demand.holds(at, room)
         if ask.away and tasks:
             for begin, over in ask.away.get(at, _NO_TIMES):
-                if begin < start + ask.secs and over > start:
+                if begin < end and over > start:
                     tasks = 0
-                elif begin >= start + ask.secs:
+                elif begin >= end:
                     until = min(until, begin)
         before = self.active.pop(at, 0)
         self.total -= before
@@ -434,7 +435,7 @@ class Rows:
             starts = np.where(later, np.ceil(starts / resolution) * resolution, starts)
         starts = np.maximum(starts, after)
         keep = self.lasts[found] > starts
-        tight = self.falls[found] < starts + ask.secs
+        tight = self.falls[found] < np.where(starts < FOREVER, starts + ask.secs, math.inf)
         if tight.any():
             for part in demand.parts:
                 bound = max(part.fixed, part.each * ask.each)
@@ -447,6 +448,11 @@ class Rows:
         tasks = demand.tasks(where, lambda row: room[row][found])
         tasks = np.where(close, -1, tasks)
         return starts, where, tasks
+
+
+def end_of(start: float, secs: float) -> float:
+    """When work ends at the latest; what begins when work without a limit ends is there for good."""
+    return start + secs if start < FOREVER else math.inf
 
 
 def _rounded(instant: float, resolution: float) -> float:
