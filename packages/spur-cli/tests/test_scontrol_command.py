@@ -134,6 +134,7 @@ PARTITION = c.PartitionInfo(
     max_time_secs=86400,
     default_time_secs=3600,
     priority_tier=5,
+    priority_job_factor=7,
     def_memory_per_cpu_mb=1000,
     tres="cpu=16,mem=62.50G,node=2,billing=16",
 )
@@ -144,7 +145,7 @@ PartitionName=cpu
    DefaultTime=01:00:00 DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO
    MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED
    Nodes=c[01-02]
-   PriorityJobFactor=5 PriorityTier=5 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   PriorityJobFactor=7 PriorityTier=5 RootOnly=NO ReqResv=NO OverSubscribe=NO
    OverTimeLimit=NONE PreemptMode=OFF
    State=UP TotalCPUs=16 TotalNodes=2 SelectTypeParameters=NONE
    JobDefaults=(null)
@@ -407,6 +408,8 @@ def test_values_that_cannot_be(cli, cluster, word):
         (["TimeLimit+=5"], {"time_limit_delta_secs": 300}),
         (["TimeLimit=UNLIMITED"], {"time_limit_secs": 0xFFFFFFFF}),
         (["Priority=5", "Nice=7"], {"priority": 5, "nice": 7}),
+        (["SiteFactor=-12"], {"site_factor": -12}),
+        (["SiteFactor=2147483645"], {"site_factor": 2147483645}),
         (["NumNodes=2-4", "NumTasks=8", "CPUsPerTask=2"], {"min_nodes": 2, "max_nodes": 4, "num_tasks": 8}),
         (["MinMemoryNode=4G"], {"memory_per_node_mb": 4096}),
         (["MinMemoryCPU=1G"], {"memory_per_cpu_mb": 1024}),

@@ -17,10 +17,11 @@ COMMANDS = {
     "sacct": "spur_cli.history.sacct",
     "scontrol": "spur_cli.control.scontrol",
     "sdiag": "spur_cli.control.sdiag",
+    "sprio": "spur_cli.queue.sprio",
     "spur": "spur_cli.spur",
 }
 #: Names that Slurm's users may type and that come with later releases.
-_LATER = "sprio sstat sacctmgr sshare sreport scrontab strigger sbcast smd"
+_LATER = "sstat sacctmgr sshare sreport scrontab strigger sbcast smd"
 LATER = tuple(_LATER.split())
 SLURM_NAMES = (*(name for name in COMMANDS if name != "spur"), *LATER)
 

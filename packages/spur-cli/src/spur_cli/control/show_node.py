@@ -119,7 +119,7 @@ def partition_text(part: "Partition", style: Style) -> str:
             f" MaxCPUsPerNode={cpus} MaxCPUsPerSocket=UNLIMITED",
             *([f"Alternate={part.alternate}"] if part.alternate else []),
             f"Nodes={null(part.nodes)}",
-            f"PriorityJobFactor={part.priority_tier} PriorityTier={part.priority_tier}"
+            f"PriorityJobFactor={part.priority_job_factor} PriorityTier={part.priority_tier}"
             f" RootOnly={_yes(part.root_only)} ReqResv={_yes(part.req_resv)}"
             f" OverSubscribe={part.oversubscribe or 'NO'}",
             f"OverTimeLimit={over} PreemptMode={part.preempt_mode.upper() or 'OFF'}",

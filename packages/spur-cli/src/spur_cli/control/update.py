@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spur_cli.transport import Transport
 
 UNLIMITED = 0xFFFFFFFF
+MOST_SITE_FACTOR = 2147483645
 NO_ENTITY = (
     "No valid entity in update command",
     'Input line must include "NodeName", "PartitionName", "Reservation", "JobId", or "SlurmctldDebug"',
@@ -148,6 +149,13 @@ def _text(field: str) -> Callable[[str], Fields]:
     return lambda value: {field: value}
 
 
+def _signed(value: str) -> int:
+    digits = value[1:] if value[:1] in ("+", "-") else value
+    if not (digits.isascii() and digits.isdigit()) or int(digits) > MOST_SITE_FACTOR:
+        raise GrammarError(f"Invalid SiteFactor, must be between -{MOST_SITE_FACTOR} and {MOST_SITE_FACTOR}")
+    return int(value)
+
+
 def _number(field: str) -> Callable[[str], Fields]:
     return lambda value: {field: _whole(value)}
 
@@ -188,6 +196,7 @@ JOB_KEYS: dict[str, Callable[[str], Fields]] = {
     "reservation": _text("reservation"),
     "licenses": _text("licenses"),
     "shared": _shared,
+    "sitefactor": lambda value: {"site_factor": _signed(value)},
     "stderr": _text("stderr_path"),
     "stdin": _text("stdin_path"),
     "stdout": _text("stdout_path"),

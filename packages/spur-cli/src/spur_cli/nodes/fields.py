@@ -204,7 +204,7 @@ ROWS: tuple[tuple[str, str, str, str, Callable[..., Any]], ...] = (
         KEY,
         _reservation,
     ),
-    ("I", "priorityjobfactor", "PRIO_JOB_FACTOR", KEY, _part(lambda p: str(p.priority_tier))),
+    ("I", "priorityjobfactor", "PRIO_JOB_FACTOR", KEY, _part(lambda p: str(p.priority_job_factor))),
     (
         "l",
         "time",
