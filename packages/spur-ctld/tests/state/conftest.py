@@ -119,6 +119,7 @@ class Sim:
             attempt = self.job(job_id).run_attempt + 1
         everywhere = more.pop("everywhere", True)
         time_limit = more.pop("time_limit", None)
+        taken = {name: more.pop(name) for name in ("reservation", "licenses") if name in more}
         ranks = more.pop("ranks", None) or [()] * len(nodes)
         slices = tuple(
             Slice(node=name, cpus=cpus, ranks=own, **more) for name, own in zip(nodes, ranks, strict=True)
@@ -133,6 +134,7 @@ class Sim:
                 task=task,
                 everywhere=everywhere,
                 time_limit=time_limit,
+                **taken,
             )
         )
 

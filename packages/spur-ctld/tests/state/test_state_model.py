@@ -15,6 +15,7 @@ from spur_ctld.state import codec, events, ops
 from spur_ctld.state.cluster import launch_nodes
 from spur_ctld.state.ops import Who
 from spur_ctld.state.records import Settings
+from spur_ctld.state.reservations import Reservation
 from spur_ctld.state.step_rows import waits_for
 
 NODES = ("n1", "n2", "n3")
@@ -34,7 +35,7 @@ def make_machine(sim_class):
     class Life(RuleBasedStateMachine):
         def __init__(self):
             super().__init__()
-            self.sim = sim_class(nodes=3, settings=Settings(max_batch_requeue=3))
+            self.sim = sim_class(nodes=3, settings=Settings(max_batch_requeue=3, licenses=(("m", 3),)))
             #: (job, attempt) that were dispatched, and how they ended for good.
             self.dispatched = set()
             self.ended = {}
@@ -87,6 +88,7 @@ def make_machine(sim_class):
                 requeue=data.draw(st.integers(0, 3)) > 0,
                 request_id=data.draw(st.sampled_from(["", "", "r1", "r2"])),
                 dependency=data.draw(st.sampled_from(["", "", "afterok:1", "singleton"])),
+                reservation=data.draw(st.sampled_from(["", "", "r", "q", "r,q"])),
             )
             self.watch()
 
@@ -128,7 +130,12 @@ def make_machine(sim_class):
                     continue
                 picked = data.draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=2, unique=True))
                 task = job.array_pending[0][0] if job.array_pending else None
-                result = self.sim.begin(job_id, tuple(picked), task=task)
+                free = 3 - self.sim.state.licenses_used.get("m", 0)
+                count = data.draw(st.integers(0, free))
+                more = {"licenses": (("m", count),) if count else ()}
+                if (name := job.request.reservation.partition(",")[0]) in self.sim.state.reservations:
+                    more["reservation"] = name
+                result = self.sim.begin(job_id, tuple(picked), task=task, **more)
                 assert result.refusal is None
                 self.watch()
                 if data.draw(st.booleans()):
@@ -136,6 +143,34 @@ def make_machine(sim_class):
                     self.watch()
 
         @precondition(lambda self: not all(map(self.sim.state.schedulable, self.sim.state.nodes.values())))
+        @rule(data=st.data())
+        def keep(self, data):
+            """Reservations come, go on and go; nobody who runs in one loses it."""
+            who, name = data.draw(WHO), data.draw(st.sampled_from("rq"))
+            kept = Reservation(
+                name=name,
+                start_at=10.0,
+                end_at=20.0,
+                first_start=10.0,
+                first_end=20.0,
+                nodes=(data.draw(st.sampled_from(NODES)),),
+                flags=data.draw(st.sampled_from([(), ("NO_HOLD_JOBS_AFTER_END",)])),
+            )
+            kind = data.draw(st.sampled_from(["create", "update", "delete", "expire", "next"]))
+            if kind == "create":
+                op = ops.ReservationCreate(at=0, reservation=kept, who=who, seen=10**9)
+            elif kind == "update":
+                op = ops.ReservationUpdate(at=0, reservation=kept, who=who, seen=10**9)
+            elif kind == "delete":
+                op = ops.ReservationDelete(at=0, name=name, who=who)
+            else:
+                later = (30.0, 40.0) if kind == "next" else (None, None)
+                op = ops.ReservationExpire(
+                    at=0, name=name, start_at=10.0, end_at=20.0, next_start=later[0], next_end=later[1]
+                )
+            self.sim.do(op)
+            self.watch()
+
         @rule()
         def heal(self):
             """All nodes back in service."""
