@@ -129,7 +129,7 @@ class TestGpus:
         assert [(w.job_id, w.reason) for w in found.waiting] == [(3, "Resources")]
 
     def test_impossible(self, never, node, job):
-        nodes = [node("n1", gres={GPU: 4}), node("n2", gres={GPU: 4})]
+        nodes = [node(name, cpus=5, gres={GPU: 4}) for name in ("n1", "n2")]
         assert never(nodes, job(1, gres_total={GPU: 8}, max_nodes=8)) is None
         for wanted in (
             {"gres_total": {GPU: 9}, "max_nodes": 9},

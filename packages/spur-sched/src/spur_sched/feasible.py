@@ -1,14 +1,15 @@
 """Could a request ever run on the nodes there are?  Asked at submit, answered as Slurm does.  Pure."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from spur_core.errors import GrammarError
 from spur_core.grammar import features
 from spur_sched.api import Infeasible, JobView, NodeView, PartitionView
-from spur_sched.need import need_of
-from spur_sched.rules import Class, constraint_trees, count_of, enough_nodes, usable
-from spur_sched.spread import Count
+from spur_sched.ground import Ground
+from spur_sched.rules import class_of, constraint_trees, count_of, need_in, usable
+from spur_sched.shape import Shape
 
 _CODE: Final = "bad_request"
 NO_PARTITION: Final = Infeasible("Invalid partition name specified", _CODE)
@@ -50,17 +51,32 @@ def _in_partition(job: JobView, nodes: list[NodeView], part: PartitionView) -> I
         trees = constraint_trees(job.constraint)
     except GrammarError:
         return BAD_FEATURE
-    wanted = Class(part.name, job.nodelist, job.exclude, job.constraint)
-    # The partition's node limits may change, so they do not bind here.
+    bad = [_features_missing(job, members, tree) for tree in trees]
+    if None not in bad:
+        return bad[0]
+    # Whoever may use nodes now does not matter, and the partition's node limits may change.
+    ground = Ground(members, {part.name: part}, 0.0)
+    ground.share(())
+    for _ in ground.build():
+        pass
+    need = need_in(job, part)
     count = count_of(job, part._replace(max_nodes=None))
-    obstacles = [_with_tree(job, members, wanted, tree, count) for tree in trees]
-    return None if None in obstacles else obstacles[0]
+    wanted = class_of(job, part)._replace(uid=None, alone=False)
+    shape = Shape(ground, wanted, ground.demand(need), count, math.inf)
+    if shape.required is None:
+        return NOT_AVAILABLE
+    if any(shape.could(pool, tree, up_only=False) for tree, pool in ground.pools(wanted)):
+        return None
+    allowed = [node for node in members if any(usable(node, wanted, tree) for tree in trees)]
+    cpus = sum(node.cpus for node in allowed)
+    asked = count.num_tasks * need.cpus_per_task
+    if job.tasks_given and all(node.known for node in allowed) and asked > cpus:
+        return TOO_MANY_CPUS
+    return NOT_AVAILABLE
 
 
-def _with_tree(
-    job: JobView, members: list[NodeView], wanted: Class, tree: features.Node, count: Count
-) -> Infeasible | None:
-    need = need_of(job)
+def _features_missing(job: JobView, members: list[NodeView], tree: features.Node) -> Infeasible | None:
+    """What is wrong with one alternative of the constraint."""
     if job.constraint and not any(
         not node.known or features.matches(tree, node.features) for node in members
     ):
@@ -69,14 +85,4 @@ def _with_tree(
         have = sum(not node.known or name in node.features for node in members)
         if have < number:
             return NOT_AVAILABLE if have else BAD_FEATURE
-    allowed = [node for node in members if usable(node, wanted, tree)]
-    if enough_nodes(allowed, need, count, job.nodelist, features.counts(tree)):
-        return None
-    cpus = sum(node.cpus for node in allowed)
-    if (
-        job.tasks_given
-        and all(node.known for node in allowed)
-        and count.num_tasks * need.cpus_per_task > cpus
-    ):
-        return TOO_MANY_CPUS
-    return NOT_AVAILABLE
+    return None

@@ -1,13 +1,15 @@
 """The cluster during one pass: nodes as columns, their time ahead, and the pools that classes of jobs use."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from spur_core.grammar import features
-from spur_sched.api import JobView, NodeView, PartitionView
+from spur_core.grammar.hostlist import natural_key
+from spur_sched.api import JobView, NodeView, PartitionView, Running, Window
 from spur_sched.columns import CPUS, Bools, Columns, Ints
 from spur_sched.demand import Demand
+from spur_sched.kept import Closed, Kept
 from spur_sched.need import Need, cores_of
 from spur_sched.rules import Class, constraint_trees
 from spur_sched.sharing import Sharing
@@ -67,10 +69,21 @@ class Ground:
         self.now = now
         #: How often a node has become full in this pass.
         self.filled = 0
+        self._windows: Sequence[Window] = ()
+        self._running: Sequence[Running] = ()
         self._members: dict[str, Bools] = {}
         self._pools: dict[tuple[str, str, tuple[int | None, ...]], list[tuple[features.Node, Pool]]] = {}
+        self._places: dict[int, int] = {}
         self._demands: dict[Need, Demand] = {}
         self._makes: dict[Need, list[int]] = {}
+
+    def keep(self, windows: Sequence[Window], running: Sequence[Running]) -> None:
+        """What reservations keep; said before `build`."""
+        self._windows, self._running = windows, running
+
+    def closed(self, reservation: str) -> Closed | None:
+        """What is closed to jobs that name this reservation; None = nothing is to anybody."""
+        return self.kept.of(reservation) if self.kept else None
 
     def share(self, queue: Iterable[JobView]) -> None:
         """Who may be beside whom, for the jobs of this queue."""
@@ -83,6 +96,7 @@ class Ground:
         cooling = np.array([view.cooling for view in columns.views], dtype=np.bool_)
         self.usable: Bools = columns.schedulable & ~cooling
         self.timeline = Timeline(columns, self.now, self.usable)
+        self.kept = Kept(columns, self._windows, self._running, self.now)
         yield columns.size
 
     def demand(self, need: Need) -> Demand:
@@ -91,6 +105,14 @@ class Ground:
         if found is None:
             found = self._demands[need] = Demand(need, self.columns)
         return found
+
+    def places(self) -> dict[int, int]:
+        """Where each column stands among all nodes in the order of their names."""
+        if not self._places:
+            views = self.columns.views
+            order = sorted(range(len(views)), key=lambda at: natural_key(views[at].name))
+            self._places = {at: place for place, at in enumerate(order)}
+        return self._places
 
     def members(self, partition: str) -> Bools:
         """Columns of the partition."""

@@ -15,6 +15,7 @@ for a greater one: a queue of ten thousand jobs costs as much as its different s
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from spur_core import reasons
@@ -32,20 +33,23 @@ from spur_sched.api import (
 )
 from spur_sched.columns import CPUS, FOREVER
 from spur_sched.ground import Ground
-from spur_sched.need import Need, need_of
+from spur_sched.kept import Spans
+from spur_sched.licenses import Licenses
+from spur_sched.need import Need
 from spur_sched.rules import (
     NODES_MISSING,
     Class,
     Why,
+    class_of,
     count_of,
-    hardware_of,
     limit_secs,
+    need_in,
     partition_gate,
     unavailable,
 )
-from spur_sched.shape import Failures, Shape
+from spur_sched.shape import Failures, Shape, longest
 from spur_sched.spread import Count
-from spur_sched.timeline import Ask, Found
+from spur_sched.timeline import Ask, Found, end_of
 
 #: Work that one pass may take; a unit is some ten microseconds.
 DEFAULT_BUDGET: Final = 5_000_000
@@ -85,6 +89,12 @@ class Planner:
         self.queue = snapshot.pending()
         self.ground = Ground(snapshot.nodes(), snapshot.partitions(), now)
         self.ground.share(self.queue)
+        self._running = snapshot.running()
+        self._windows = snapshot.windows()
+        self._pools = snapshot.licenses()
+        self.ground.keep(self._windows, self._running)
+        #: Licences are what kept the job from starting.
+        self._short = False
         self.placements: list[Placement] = []
         self.waiting: list[Waiting] = []
         self.expected: list[Expected] = []
@@ -130,6 +140,7 @@ class Planner:
         if self.queue:
             for looks in self.ground.build():
                 yield 1 + looks // 20
+            self.licenses = Licenses(self._pools, self.ground.kept.shade, self._running, self.now)
         spent = 0
         for job in self.queue:
             if self._spent >= self._budget:
@@ -150,14 +161,16 @@ class Planner:
         kind = self._kind(job)
         if not kind.opened:
             return kind.why
+        self._short = False
         if self._blocked and not self._may_pass(job, kind):
             return _PRIORITY
         for task in (None,) if job.tasks is None else job.tasks:
             for shape in kind.opened:
-                if not shape.failed and self._start(job, task, shape):
+                if not shape.failed and self._in_time(job, shape) and self._start(job, task, shape):
                     break
             else:
-                return self._wait(job, kind.opened)
+                if job.time_min is None or not self._start_cut(job, task, kind.opened):
+                    return self._wait(job, kind.opened)
         return None
 
     def _may_pass(self, job: JobView, kind: _Kind) -> bool:
@@ -209,30 +222,13 @@ class Planner:
             view = self.ground.partitions.get(part)
             why = partition_gate(job, view)
             if why is None and view is not None:
-                need = need_of(job)
-                if view.oversubscribe == "EXCLUSIVE":
-                    need = need._replace(exclusive=True)
-                shape = self._shape(self._class(job, view), need, count_of(job, view), secs)
+                wanted = class_of(job, view, by_user=self.ground.sharing.by_user)
+                shape = self._shape(wanted, need_in(job, view), count_of(job, view), secs)
                 why = shape.missing
                 if why is None:
                     opened.append(shape)
             first = first or why
         return _Kind(tuple(opened), first or Why(reasons.PARTITION_CONFIG))
-
-    def _class(self, job: JobView, view: PartitionView) -> Class:
-        sharing = self.ground.sharing
-        return Class(
-            view.name,
-            job.nodelist,
-            job.exclude,
-            job.constraint,
-            hardware_of(job),
-            contiguous=job.contiguous,
-            by_load=view.lln or job.spread,
-            uid=job.uid if sharing.by_user else None,
-            alone=sharing.by_user and sharing.alone(job, view),
-            most_cpus=view.max_cpus_per_node,
-        )
 
     def _shape(self, wanted: Class, need: Need, counts: Count, secs: float) -> Shape:
         key = (wanted, need, counts, secs)
@@ -276,6 +272,9 @@ class Planner:
         """Place one run if there is room for its whole time from now on."""
         if self.policy.backfill == "none" and shape.wanted.partition in self._blocked:
             return False
+        if job.licenses and self.licenses.choose(job, self.now, self.now + shape.secs) is None:
+            self._short = True
+            return False
         ask = _ask(shape)
         failures = self._failures.get(ask[0])
         if failures is None:
@@ -292,7 +291,41 @@ class Planner:
         shape.failed = True
         return False
 
-    def _place(self, job: JobView, task: int | None, shape: Shape, chosen: list[tuple[int, int]]) -> None:
+    def _in_time(self, job: JobView, shape: Shape) -> bool:
+        """Whether a start now would end by the job's deadline; without a limit it gets that for one."""
+        return job.deadline_at is None or shape.secs == math.inf or self.now + shape.secs <= job.deadline_at
+
+    def _start_cut(self, job: JobView, task: int | None, opened: tuple[Shape, ...]) -> bool:
+        """Place one run for less than its time limit, but as long as the room lasts."""
+        least = float(job.time_min or 0)
+        for shape in opened:
+            most = shape.secs if job.deadline_at is None else min(shape.secs, job.deadline_at - self.now)
+            if not least < shape.secs or most < least:
+                continue
+            short = self._shape(shape.wanted, shape.demand.need, shape.counts, least)
+            if short.missing is not None or short.failed:
+                continue
+            self._spent += 1
+            if self.policy.backfill == "none" and shape.wanted.partition in self._blocked:
+                continue
+            for tree, pool in self.ground.pools(shape.wanted):
+                chosen = short.find(pool, tree, self.now)
+                if chosen is not None:
+                    secs = float(int(longest(short, chosen, self.now, least, most)))
+                    cut = self._shape(shape.wanted, shape.demand.need, shape.counts, secs)
+                    self._place(job, task, cut, chosen, int(secs))
+                    return True
+            short.failed = True
+        return False
+
+    def _place(
+        self,
+        job: JobView,
+        task: int | None,
+        shape: Shape,
+        chosen: list[tuple[int, int]],
+        time_limit: int | None = None,
+    ) -> None:
         ground = self.ground
         timeline, columns = ground.timeline, ground.columns
         end = self.now + shape.secs
@@ -301,6 +334,7 @@ class Planner:
         for share in shape.shares(chosen, lambda at: timeline.room_now(at, end)):
             timeline.put(share.at, self.now, end, share.vector)
             ground.sharing.put(shape.wanted, share.at, job.uid, share.cpus)
+            ground.kept.take(shape.wanted.reservation, share.at, share.cpus)
             if columns.free[CPUS, share.at] <= 0:
                 ground.filled += 1
             after = rank + share.tasks
@@ -315,7 +349,11 @@ class Planner:
             )
             rank = after
         self._spent += len(shares)
-        self.placements.append(Placement(job.job_id, task, shape.wanted.partition, tuple(shares)))
+        taken = self.licenses.choose(job, self.now, end) or ()
+        self.licenses.take(job, taken, self.now, end)
+        self.placements.append(
+            Placement(job.job_id, task, shape.wanted.partition, tuple(shares), taken, time_limit)
+        )
 
     # -- later
 
@@ -323,10 +361,11 @@ class Planner:
         """The job finds no room: a promise if it gets one, and its place in line."""
         fresh = [shape for shape in opened if shape.wanted.partition not in self._blocked]
         conservative = self.policy.backfill == "conservative"
-        if fresh and not conservative:
+        if fresh and self.policy.backfill == "easy":
             # Its first partition without a promise; the next job that waits for another one gets its own.
             opened = (fresh[0],)
-        for shape in opened if conservative else fresh[:1]:
+        # Without backfill it is waited for in all of them.
+        for shape in fresh[:1] if self.policy.backfill == "easy" else opened:
             self._blocked.add(shape.wanted.partition)
         if self.policy.backfill != "none" and job.priority >= self.policy.bf_min_prio_reserve:
             if fresh:
@@ -340,21 +379,22 @@ class Planner:
         self._tested += 1
         best: Found | None = None
         for shape in opened:
-            found = self._earliest(shape, horizon, resolution)
+            found = self._earliest(job, shape, horizon, resolution)
             if found is not None and (best is None or found.start < best.start):
                 best, its = found, shape
         if best is None:
             return
-        end = best.start + its.secs if best.start < FOREVER else math.inf
+        end = end_of(best.start, its.secs)
         timeline = self.ground.timeline
         rooms = {at: timeline.window(at, best.start, end)[0] for at, _ in best.chosen}
         for share in its.shares(best.chosen, rooms.__getitem__):
             timeline.put(share.at, best.start, end, share.vector)
+        self.licenses.take(job, self.licenses.choose(job, best.start, end) or (), best.start, end)
         views = self.ground.columns.views
         nodes = tuple(sorted(views[at].name for at, _ in best.chosen))
         self.expected.append(Expected(job.job_id, best.start if best.start < FOREVER else math.inf, nodes))
 
-    def _earliest(self, shape: Shape, horizon: float, resolution: int) -> Found | None:
+    def _earliest(self, job: JobView, shape: Shape, horizon: float, resolution: int) -> Found | None:
         best: Found | None = None
         timeline = self.ground.timeline
         count = shape.counts
@@ -364,13 +404,21 @@ class Planner:
             def pick(
                 active: dict[int, int], start: float, tree: features.Node = tree
             ) -> list[tuple[int, int]] | None:
-                end = start + shape.secs
+                end = end_of(start, shape.secs)
                 return shape.pick_later(active, tree, lambda at: timeline.window(at, start, end)[0], start)
 
+            def clear(start: float) -> bool:
+                return self.licenses.choose(job, start, end_of(start, shape.secs)) is not None
+
+            member = shape.member(pool)
+            away = self.ground.sharing.away(shape.wanted, member, self.now)
+            closed = self.ground.closed(shape.wanted.reservation)
+            if closed is not None:
+                away = _merged(away, closed.away)
             ask = Ask(
                 demand=shape.demand,
                 secs=shape.secs,
-                member=shape.member(pool),
+                member=member,
                 each=count.each,
                 most=count.num_tasks if count.tasks_given else count.each,
                 enough=(
@@ -379,12 +427,18 @@ class Planner:
                     min(count.max_nodes, count.num_tasks),
                 ),
                 pick=pick,
-                away=self.ground.sharing.away(shape.wanted, shape.member(pool), self.now),
+                away=away,
+                clear=clear if job.licenses else None,
+                instants=self.licenses.instants(job) if job.licenses else (),
+                clip=partial(self.ground.kept.clip, shape.wanted.reservation),
+                odd=frozenset() if closed is None else closed.parts,
             )
-            found = timeline.earliest(ask, max(self.now, shape.searched), horizon, resolution)
+            after = self.now if job.licenses else max(self.now, shape.searched)
+            found = timeline.earliest(ask, after, horizon, resolution)
             if found is not None and (best is None or found.start < best.start):
                 best = found
-        shape.searched = max(shape.searched, best.start if best is not None else horizon)
+        if not job.licenses:
+            shape.searched = max(shape.searched, best.start if best is not None else horizon)
         return best
 
 
@@ -418,6 +472,10 @@ def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
         *(part.each for part in demand.parts),
     )
     return same, more
+
+
+def _merged(one: dict[int, Spans], other: dict[int, Spans]) -> dict[int, Spans]:
+    return {at: (*one.get(at, ()), *other.get(at, ())) for at in {**one, **other}}
 
 
 def _frozen(gres: dict[tuple[str, str], int]) -> object:

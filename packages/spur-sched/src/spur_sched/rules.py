@@ -9,7 +9,7 @@ from spur_core.grammar import features
 from spur_core.grammar.hostlist import compress_sorted
 from spur_core.ids import INFINITE
 from spur_sched.api import JobView, NodeView, PartitionView
-from spur_sched.need import Need, tasks_that_fit, total_room
+from spur_sched.need import Need, need_of, tasks_that_fit, total_room
 from spur_sched.spread import Count, Offer, choose, with_features
 
 #: States of a partition whose queued jobs start; DRAIN only refuses new ones.
@@ -43,6 +43,8 @@ class Class(NamedTuple):
     alone: bool = False
     #: CPUs of each node that the partition's jobs together may use.
     most_cpus: int | None = None
+    #: The reservation that it names.
+    reservation: str = ""
 
 
 def count_of(job: JobView, part: PartitionView) -> Count:
@@ -65,6 +67,33 @@ def hardware_of(job: JobView) -> tuple[int | None, ...]:
     """What every node of the job must be, as `Class.hardware`; () = anything."""
     found = (job.min_cpus, job.sockets_per_node, job.cores_per_socket, job.threads_per_core, job.tmp_disk_mb)
     return found if any(found) else ()
+
+
+def class_of(job: JobView, part: PartitionView, *, by_user: bool = False) -> Class:
+    """What is wanted of the partition's nodes.
+
+    Args:
+        by_user: nodes may be kept for one user.
+    """
+    return Class(
+        part.name,
+        job.nodelist,
+        job.exclude,
+        job.constraint,
+        hardware_of(job),
+        contiguous=job.contiguous,
+        by_load=part.lln or job.spread,
+        uid=job.uid if by_user else None,
+        alone=by_user and (job.exclusive_user or part.exclusive_user),
+        most_cpus=part.max_cpus_per_node,
+        reservation=job.reservation,
+    )
+
+
+def need_in(job: JobView, part: PartitionView) -> Need:
+    """What the job asks of each node in the partition."""
+    need = need_of(job)
+    return need._replace(exclusive=True) if part.oversubscribe == "EXCLUSIVE" else need
 
 
 def limit_secs(job: JobView) -> int | None:

@@ -5,7 +5,7 @@ for at least as much (`Failures`); and a shape that goes to one node at a time n
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,7 +17,8 @@ from spur_sched.demand import Demand
 from spur_sched.ground import Ground, Pool
 from spur_sched.need import MANY
 from spur_sched.rules import Class, Why
-from spur_sched.spread import Count, Offer, choose, with_features
+from spur_sched.sharing import capped
+from spur_sched.spread import Count, Offer, choose, in_a_row, rows, with_features
 
 _NOTHING: Final[GresMap] = {}
 #: The least room of a column for the job's time.
@@ -62,6 +63,7 @@ class Shape:
         "missing",
         "picky",
         "required",
+        "restricted",
         "searched",
         "secs",
         "wanted",
@@ -84,8 +86,20 @@ class Shape:
         self._excluded = _NOBODY
         if wanted.exclude:
             self._excluded = np.array([at[name] for name in wanted.exclude if name in at], dtype=np.int64)
-        self.picky = bool(wanted.nodelist or (wanted.constraint and "*" in wanted.constraint) or demand.total)
-        self._cursor = 0
+        closed = ground.closed(wanted.reservation)
+        self.restricted = ground.sharing.restricts(wanted) or bool(closed is not None and closed.parts)
+        self.picky = bool(
+            wanted.nodelist
+            or (wanted.constraint and "*" in wanted.constraint)
+            or demand.total
+            or wanted.contiguous
+            or wanted.by_load
+            or counts.spread
+            or counts.fewest
+            or self.restricted
+        )
+        #: Of each alternative of the constraint: no earlier node holds it.
+        self._cursor: dict[int, int] = {}
 
     # -- whether it could ever run
 
@@ -108,12 +122,25 @@ class Shape:
         tasks = holds[columns.make_at[nodes]]
         able = tasks >= max(1, count.each)
         nodes, tasks = nodes[able], tasks[able]
+        if self.wanted.most_cpus is not None:
+            rooms = columns.total[:, nodes].T.tolist()
+            tasks = np.array(
+                [
+                    min(held, self.demand.holds(at, capped(self.wanted, room)))
+                    if columns.views[at].known
+                    else held
+                    for at, held, room in zip(nodes.tolist(), tasks.tolist(), rooms, strict=True)
+                ],
+                dtype=np.int64,
+            )
+            able = tasks >= max(1, count.each)
+            nodes, tasks = nodes[able], tasks[able]
         offers = self._offers(nodes.tolist(), tasks.tolist(), tree)
         if offers is None:
             return False
         if self.demand.total and not self._total_there(nodes, count.max_nodes):
             return False
-        return choose(count, offers) is not None
+        return self._choose(offers) is not None
 
     def _total_there(self, nodes: Ints, most: int) -> bool:
         """Whether the roomiest nodes have the number asked for the whole job."""
@@ -134,7 +161,9 @@ class Shape:
 
     def member(self, pool: Pool) -> Bools:
         """Columns that may be used once they have room."""
-        return self._allowed(pool.member)
+        allowed = self._allowed(pool.member)
+        closed = self.ground.closed(self.wanted.reservation)
+        return allowed if closed is None else allowed & closed.open
 
     # -- room now
 
@@ -149,8 +178,11 @@ class Shape:
         end = now + self.secs
         if len(self._excluded):
             live = live[~np.isin(live, self._excluded)]
+        closed = ground.closed(self.wanted.reservation)
+        if closed is not None:
+            live = live[closed.until[live] >= end]
         if not self.picky and count.min_nodes == 1 and (count.tasks_given or count.max_nodes == 1):
-            found = self._find_one(live, end)
+            found = self._find_one(pool, live, end)
             if found is not None or count.max_nodes == 1 or count.num_tasks == 1:
                 return found
         where = live[demand.fitting(live, lambda row: free[row][live], count.each)]
@@ -163,21 +195,24 @@ class Shape:
         good = tasks >= count.each
         if not good.all():
             where, tasks = where[good], tasks[good]
+        if self.restricted:
+            where, tasks = self._beside(where, tasks)
         if len(where) < count.min_nodes:
             return None
         if self.picky:
             return self.pick(where.tolist(), tasks.tolist(), tree, self._now_room(end), now)
         return _pick(count, where, tasks)
 
-    def _find_one(self, live: Ints, end: float) -> list[tuple[int, int]] | None:
+    def _find_one(self, pool: Pool, live: Ints, end: float) -> list[tuple[int, int]] | None:
         """The first node that holds everything; what lies before it is never looked at again."""
         demand, count = self.demand, self.counts
         least = count.num_tasks if count.tasks_given else count.each
         if least > demand.need.tasks_per_node:
             return None
         timeline, free = self.ground.timeline, self.ground.columns.free
-        if self._cursor:
-            live = live[int(live.searchsorted(self._cursor)) :]
+        cursor = self._cursor.get(id(pool), 0)
+        if cursor:
+            live = live[int(live.searchsorted(cursor)) :]
             if len(live):
                 # Mostly the node of the last time still has room.
                 at = int(live[0])
@@ -192,10 +227,10 @@ class Shape:
             # Beside all promises of a node is exact when all of them begin before the end.
             found = found[~over | fits | (timeline.last[found] >= end)]
         for at in found.tolist():
-            self._cursor = at
+            self._cursor[id(pool)] = at
             if demand.holds(at, timeline.room_now(at, end)) >= least:
                 return [(at, least)]
-        self._cursor = self.ground.columns.size
+        self._cursor[id(pool)] = self.ground.columns.size
         return None
 
     def _until(self, where: Ints, end: float) -> tuple[Ints, Ints]:
@@ -222,6 +257,28 @@ class Shape:
             room, _ = timeline.window(at, self.ground.now, end)
             tasks[place] = demand.holds(at, room)
         return where, tasks
+
+    def _beside(self, where: Ints, tasks: Ints) -> tuple[Ints, Ints]:
+        """The nodes whose users and whose other jobs of the partition leave room, and tasks for each."""
+        ground, wanted = self.ground, self.wanted
+        sharing, free = ground.sharing, ground.columns.free
+        found = []
+        for at, held in zip(where.tolist(), tasks.tolist(), strict=True):
+            if not sharing.allowed(wanted, at):
+                continue
+            room = free[:, at].tolist()
+            left = sharing.left(wanted, at, room[CPUS])
+            clipped = ground.kept.clip(wanted.reservation, at, room, ground.now, ground.now + self.secs)
+            left = min(left, clipped[CPUS])
+            if left < room[CPUS]:
+                room[CPUS] = left
+                held = min(held, self.demand.holds(at, room))
+            if held >= max(1, self.counts.each):
+                found.append((at, held))
+        return (
+            np.array([at for at, _ in found], dtype=np.int64),
+            np.array([held for _, held in found], dtype=np.int64),
+        )
 
     def _now_room(self, end: float) -> Room:
         return lambda at: self.ground.timeline.window(at, self.ground.now, end)[0]
@@ -265,7 +322,19 @@ class Shape:
             return None
         if self.demand.total:
             return self._pick_total(offers, room)
+        return self._choose(offers)
+
+    def _choose(self, offers: list[Offer]) -> list[tuple[int, int]] | None:
+        """The choice among offers, in the order and the row that the job or its partition wants."""
+        if self.wanted.contiguous:
+            return in_a_row(self.counts, offers, self.ground.places())
+        if self.wanted.by_load:
+            offers = sorted(offers, key=lambda offer: self._load(offer.at))
         return choose(self.counts, offers)
+
+    def _load(self, at: int) -> int:
+        columns = self.ground.columns
+        return int(columns.total[CPUS, at] - columns.free[CPUS, at])
 
     def _pick_total(self, offers: list[Offer], room: Room) -> list[tuple[int, int]] | None:
         """Of a job that asks for a number in all: the fewest of the nodes with most of it free."""
@@ -276,17 +345,26 @@ class Shape:
         free = {offer.at: self.gpus_free(offer.at, room(offer.at)) for offer in offers}
         order = sorted(offers, key=lambda o: (not o.required, -min(free[o.at].values()), -o.tasks, o.at))
         least = max(count.min_nodes, sum(offer.required for offer in offers))
-        for size in range(least, most + 1):
-            chosen = order[:size]
-            if all(
-                sum(free[offer.at][row] for offer in chosen) >= number
-                for row, number in self.demand.total.items()
-            ):
-                picked = sorted(chosen, key=lambda offer: offer.at)
-                found = choose(count._replace(min_nodes=max(size, count.min_nodes), max_nodes=size), picked)
-                if found is not None and len(found) == size:
-                    return found
+        sizes = range(least, most + 1)
+        for size in sizes[::-1] if count.spread else sizes:
+            for chosen in self._rows(order, size):
+                if all(
+                    sum(free[offer.at][row] for offer in chosen) >= number
+                    for row, number in self.demand.total.items()
+                ):
+                    picked = sorted(chosen, key=lambda offer: offer.at)
+                    exact = count._replace(min_nodes=max(size, count.min_nodes), max_nodes=size)
+                    found = choose(exact, picked)
+                    if found is not None and len(found) == size:
+                        return found
         return None
+
+    def _rows(self, order: list[Offer], size: int) -> Iterable[Sequence[Offer]]:
+        """The first ones, or those that stand in a row."""
+        if not self.wanted.contiguous:
+            return (order[:size],)
+        places = self.ground.places()
+        return rows(sorted(order, key=lambda offer: places[offer.at]), places, size)
 
     def gpus_free(self, at: int, room: list[int]) -> dict[int, int]:
         """How much of the job's total a node can give, by row."""
@@ -323,6 +401,20 @@ class Shape:
                 parts[place][name, kind] = part
                 left -= part
         return parts
+
+
+def longest(shape: Shape, chosen: list[tuple[int, int]], now: float, least: float, most: float) -> float:
+    """For how many seconds, up to `most`, the nodes hold what they hold for `least`."""
+    if shape.demand.total:
+        return least
+    timeline, demand = shape.ground.timeline, shape.demand
+    ends = {now + most}
+    for at, _ in chosen:
+        ends.update(instant for instant in timeline.steps(at).times if now + least < instant < now + most)
+    for end in sorted(ends, reverse=True):
+        if all(demand.holds(at, timeline.window(at, now, end)[0]) >= tasks for at, tasks in chosen):
+            return end - now
+    return least
 
 
 def _pick(count: Count, where: Ints, tasks: Ints) -> list[tuple[int, int]] | None:
@@ -375,6 +467,3 @@ class Failures:
         if self._count < _MOST_FAILURES:
             self._table[self._count] = ask
             self._count += 1
-
-
-__all__ = ["CPUS", "EMPTY", "Failures", Room, "Shape", "Share"]

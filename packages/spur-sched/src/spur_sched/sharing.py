@@ -40,10 +40,6 @@ class Sharing:
         self._users = [set(view.users) for view in views] if self.by_user else []
         self._held: dict[str, Ints] = {}
 
-    def alone(self, job: JobView, partition: PartitionView) -> bool:
-        """Whether the job keeps its nodes for its user."""
-        return job.exclusive_user or partition.exclusive_user
-
     def restricts(self, wanted: Class) -> bool:
         """Whether `allowed` or `left` may say no to such jobs."""
         return wanted.uid is not None or wanted.most_cpus is not None

@@ -3,7 +3,7 @@
 Tasks are laid out in blocks: consecutive ranks share a node, the first nodes get the remainder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -42,7 +42,8 @@ def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | Non
     if not count.tasks_given:
         usable = [offer for offer in offers if offer.tasks >= count.each]
         picked = _first(usable, count.min_nodes if count.fewest else count.max_nodes)
-        if len(picked) < count.min_nodes or _lost_required(offers, picked):
+        # Counted features can ask for more nodes than the job may have.
+        if not count.min_nodes <= len(picked) <= count.max_nodes or _lost_required(offers, picked):
             return None
         return [(offer.at, count.each) for offer in picked]
     most = min(count.max_nodes, count.num_tasks, len(offers))
@@ -100,16 +101,21 @@ def in_a_row(
     if count.spread or not (count.tasks_given or count.fewest):
         sizes = sizes[::-1]
     for size in sizes:
-        for first in range(len(ordered) - size + 1):
-            row = ordered[first : first + size]
-            if places[row[-1].at] - places[row[0].at] != size - 1:
-                continue
+        for row in rows(ordered, places, size):
             if sum(offer.required for offer in row) < required:
                 continue
             found = choose(count._replace(min_nodes=size, max_nodes=size), row)
             if found is not None:
                 return found
     return None
+
+
+def rows(ordered: Sequence[Offer], places: Mapping[int, int], size: int) -> Iterator[Sequence[Offer]]:
+    """Every `size` of the offers, which stand in the order of their places, that have nobody between them."""
+    for first in range(len(ordered) - size + 1):
+        row = ordered[first : first + size]
+        if places[row[-1].at] - places[row[0].at] == size - 1:
+            yield row
 
 
 def with_features(

@@ -46,8 +46,9 @@ class Ask(NamedTuple):
             suffice.
         pick: the choice among (column -> tasks) at an instant, None = they do not suffice.
         away: times at which a node may not be used.
-        clear: the earliest instant from the given one on at which everything that is not of a node (a
-            licence) is there for the whole duration.
+        clear: whether everything that is not of a node (a licence) is there for a start at an instant.
+        instants: when that may change.
+        clip: the part of a node's room that may be used between two instants, for the columns of `odd`.
     """
 
     demand: Demand
@@ -58,7 +59,10 @@ class Ask(NamedTuple):
     enough: tuple[int, int, int]
     pick: Callable[[dict[int, int], float], list[tuple[int, int]] | None]
     away: dict[int, tuple[tuple[float, float], ...]]
-    clear: Callable[[float], float] | None = None
+    clear: Callable[[float], bool] | None = None
+    instants: Sequence[float] = ()
+    clip: Callable[[int, list[int], float, float], list[int]] | None = None
+    odd: frozenset[int] = frozenset()
 
 
 class Timeline:
@@ -194,6 +198,10 @@ class Timeline:
             starts = np.concatenate([starts, [max(instant, after) for instant, _ in extra]])
             where = np.concatenate([where, np.array([at for _, at in extra], dtype=np.int64)])
             tasks = np.concatenate([tasks, np.full(len(extra), -1, dtype=np.int64)])
+        if ask.instants:
+            starts = np.concatenate([starts, [max(instant, after) for instant in ask.instants]])
+            where = np.concatenate([where, np.full(len(ask.instants), -1, dtype=np.int64)])
+            tasks = np.concatenate([tasks, np.full(len(ask.instants), -1, dtype=np.int64)])
         in_time = starts <= horizon
         if not in_time.all():
             starts, where, tasks = starts[in_time], where[in_time], tasks[in_time]
@@ -255,7 +263,8 @@ class _Search:
                 _, at = heapq.heappop(self.lasting)
                 self._enter(at, start, -1)
             while place < size and instants[place] == start:
-                self._enter(nodes[place], start, held[place])
+                if nodes[place] >= 0:
+                    self._enter(nodes[place], start, held[place])
                 place += 1
             found = self._enough(start)
             if found is not None:
@@ -269,6 +278,8 @@ class _Search:
         end = end_of(start, ask.secs)
         if tasks < 0:
             room, until = self.timeline.window(at, start, end)
+            if ask.clip is not None and at in ask.odd:
+                room = ask.clip(at, room, start, end)
             tasks = ask.demand.holds(at, room)
         if ask.away and tasks:
             for begin, over in ask.away.get(at, _NO_TIMES):
@@ -291,7 +302,7 @@ class _Search:
         nodes, tasks, most = self.ask.enough
         if len(self.active) < nodes or self.total < tasks or self.lack > 0:
             return None
-        if self.ask.clear is not None and self.ask.clear(start) > start:
+        if self.ask.clear is not None and not self.ask.clear(start):
             return None
         if tasks and len(self.active) > most:
             held = np.fromiter(self.active.values(), dtype=np.int64, count=len(self.active))
@@ -444,6 +455,8 @@ class Rows:
         close: Sequence[bool] | Bools = promised[where]
         if demand.whole_memory or demand.total:
             close = np.ones(len(where), dtype=np.bool_)
+        if ask.odd:
+            close = np.isin(where, list(ask.odd)) | close
         room = self.room
         tasks = demand.tasks(where, lambda row: room[row][found])
         tasks = np.where(close, -1, tasks)
