@@ -13,7 +13,7 @@ import time
 import tracemalloc
 from typing import Any
 
-from spur_sched.api import JobView, License, NodeView, PartitionView, Plan, Policy, Running, Window
+from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Plan, Policy, Running, Window
 from spur_sched.plan import plan
 
 Row = tuple[str, str, str]
@@ -52,6 +52,9 @@ class Snap:
 
     def licenses(self) -> dict[str, License]:
         return {}
+
+    def limits(self) -> Limits | None:
+        return None
 
     def with_policy(self, policy: Policy) -> "Snap":
         return Snap(self._nodes, self._jobs, policy)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spur_sched.api import JobView, License, NodeView, PartitionView, Policy, Running, Window
+from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
 
 NOW = 1_000_000.0
 
@@ -41,6 +41,9 @@ class Snap:
 
     def licenses(self) -> dict[str, License]:
         return dict(self._more.get("licenses", {}))
+
+    def limits(self) -> Limits | None:
+        return None
 
 
 def make_node(name: str, cpus: int = 4, **more: Any) -> NodeView:

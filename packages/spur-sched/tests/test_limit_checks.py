@@ -608,7 +608,7 @@ class TestProperties:
 class TestSubmission:
     def refusal(self, which, one, tasks=1, submitted=None):
         found = refused(which, one, tasks, submitted or {})
-        return found.verdict.reason if found is not None else None
+        return found.over.reason if found is not None else None
 
     @pytest.mark.parametrize(
         ("which", "group", "expected"),

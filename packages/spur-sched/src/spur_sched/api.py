@@ -259,6 +259,32 @@ class JobView(NamedTuple):
     deadline_at: float | None = None
 
 
+class Over(NamedTuple):
+    """A limit keeps a job from starting: Slurm's token for it, and a sentence for who asks for details."""
+
+    reason: str
+    text: str = ""
+
+
+class Limits(Protocol):
+    """Limits of associations and QOS in one pass; see `spur_sched.limits.check`.
+
+    A job that is over a limit waits for that and holds nobody up: no room is kept for it.
+    """
+
+    def admit(self, job: JobView, partition: str = "") -> Over | None:
+        """Why no run of the job may start now, whatever its nodes; asked before room is looked for."""
+        ...
+
+    def charge(self, job: JobView, placement: "Placement") -> Over | None:
+        """Take one placed run in, or why it may not have this place, and then nothing is taken."""
+        ...
+
+    def refund(self, job: JobView, placement: "Placement") -> None:
+        """A charged run does not start after all."""
+        ...
+
+
 class Snapshot(Protocol):
     """A read-only view of the cluster at one log index; it never changes under the scheduler."""
 
@@ -281,6 +307,10 @@ class Snapshot(Protocol):
         ...
 
     def licenses(self) -> dict[str, License]: ...
+
+    def limits(self) -> Limits | None:
+        """For this pass alone: what it starts is charged; None = nobody has limits."""
+        ...
 
 
 class NodeShare(NamedTuple):

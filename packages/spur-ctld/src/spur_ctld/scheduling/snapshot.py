@@ -12,7 +12,7 @@ from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
 from spur_ctld.state.pending import Memo, pending_views
-from spur_sched.api import JobView, License, NodeView, PartitionView, Policy, Running, Window
+from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
 
 
 class View:
@@ -68,6 +68,9 @@ class View:
 
     def licenses(self) -> dict[str, License]:
         return self._licenses
+
+    def limits(self) -> Limits | None:
+        return None
 
     def only(self, job: JobView) -> "View":
         """The same cluster with a queue of one."""

@@ -8,24 +8,12 @@ place that was found, exactly, and takes the job in.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from spur_sched.api import JobView, Placement, Running
+from spur_sched.api import JobView, Over, Placement, Running
 from spur_sched.limits import tokens
 from spur_sched.limits.counters import Counters
 from spur_sched.limits.footprint import Footprint, asked, held, minutes_of, placed
 from spur_sched.limits.resolve import Resolved, Single, Source, resolve
 from spur_sched.limits.tables import Tables
-
-
-class Verdict(NamedTuple):
-    """Why a job may not start.
-
-    Attributes:
-        reason: Slurm's token.
-        text: the same in a sentence, for who asks for details.
-    """
-
-    reason: str
-    text: str
 
 
 class NodeBudget(NamedTuple):
@@ -58,7 +46,7 @@ class Checker:
                 self._counters.of(key).put(found, +1)
         self._ahead = self._count_ahead(queue)
 
-    def admit(self, job: JobView, partition: str = "") -> Verdict | None:
+    def admit(self, job: JobView, partition: str = "") -> Over | None:
         """Why the job may not start, whatever nodes it would get; None = it may.
 
         Args:
@@ -67,7 +55,7 @@ class Checker:
         resolved = self._of(job.account, job.uid, job.qos, partition or _first(job))
         return self._verdict(resolved, asked(job), self._ahead.get(job.job_id))
 
-    def charge(self, job: JobView, placement: Placement) -> Verdict | None:
+    def charge(self, job: JobView, placement: Placement) -> Over | None:
         """Take the placed job in; or why it may not have this place, and then nothing is taken."""
         resolved = self._of(job.account, job.uid, job.qos, placement.partition)
         limit = placement.time_limit if placement.time_limit is not None else job.time_limit
@@ -112,7 +100,7 @@ class Checker:
         for key in resolved.keys:
             self._counters.of(key).put(found, sign)
 
-    def _verdict(self, resolved: Resolved, found: Footprint, ahead: int | None) -> Verdict | None:
+    def _verdict(self, resolved: Resolved, found: Footprint, ahead: int | None) -> Over | None:
         for source in resolved.sources:
             verdict = (
                 self._counts(source, ahead)
@@ -124,41 +112,41 @@ class Checker:
                 return verdict
         return None
 
-    def _counts(self, source: Source, ahead: int | None) -> Verdict | None:
+    def _counts(self, source: Source, ahead: int | None) -> Over | None:
         for key, limit, reason in source.counts:
             jobs = self._counters.of(key).jobs
             if jobs >= limit:
-                return Verdict(reason, f"{_who(key)} has {jobs} of at most {limit} jobs running")
+                return Over(reason, f"{_who(key)} has {jobs} of at most {limit} jobs running")
         if ahead is not None:
             for key, limit, reason in source.submits:
                 if reason == tokens.ASSOC_MAX_SUBMIT and ahead >= limit:
-                    return Verdict(reason, f"{_who(key)} has {ahead} of at most {limit} jobs before this one")
+                    return Over(reason, f"{_who(key)} has {ahead} of at most {limit} jobs before this one")
         for used, most, reason in source.walls:
             if used >= most:
-                return Verdict(reason, f"{used:g} of at most {most:g} minutes of wall time are used up")
+                return Over(reason, f"{used:g} of at most {most:g} minutes of wall time are used up")
         return None
 
-    def _shares(self, source: Source, found: Footprint) -> Verdict | None:
+    def _shares(self, source: Source, found: Footprint) -> Over | None:
         for cap in (*source.shares, *source.groups):
             counter = self._counters.of(cap.key)
             more = counter.more(cap.name, found)
             used = counter.used(cap.name)
             if more > 0 and used + more > cap.limit:
-                return Verdict(
+                return Over(
                     cap.reason,
                     f"{_who(cap.key)} uses {used:g} of at most {cap.limit:g} {cap.name},"
                     f" this job needs {more:g} more",
                 )
         return None
 
-    def _minutes(self, source: Source, found: Footprint) -> Verdict | None:
+    def _minutes(self, source: Source, found: Footprint) -> Over | None:
         for cap in source.group_mins:
             needed = 0.0
             if self._tables.safe:
                 needed = minutes_of(found.tres.get(cap.name, 0.0), found.minutes)
                 needed += self._counters.of(cap.key).run_mins(cap.name)
             if cap.past >= cap.limit or cap.past + needed > cap.limit:
-                return Verdict(
+                return Over(
                     cap.reason,
                     f"{_who(cap.key)} used {cap.past:g} of at most {cap.limit:g} {cap.name}-minutes",
                 )
@@ -166,7 +154,7 @@ class Checker:
             more = minutes_of(found.tres.get(cap.name, 0.0), found.minutes)
             used = self._counters.of(cap.key).run_mins(cap.name)
             if more > 0 and used + more > cap.limit:
-                return Verdict(
+                return Over(
                     cap.reason,
                     f"running jobs of {_who(cap.key)} may still use {used:g} of at most {cap.limit:g}"
                     f" {cap.name}-minutes",
@@ -186,22 +174,22 @@ class Checker:
         return found
 
 
-def alone(single: Single, found: Footprint) -> Verdict | None:
+def alone(single: Single, found: Footprint) -> Over | None:
     """Whether the job by itself is more, or less, than one job may be."""
     if single.wall is not None and found.minutes > single.wall[0]:
-        return Verdict(single.wall[1], f"its time limit is above {single.wall[0]:g} minutes")
+        return Over(single.wall[1], f"its time limit is above {single.wall[0]:g} minutes")
     for name, least, reason in single.min_tres:
         if found.tres.get(name, 0.0) < least:
-            return Verdict(reason, f"it asks for less than {least:g} {name}")
+            return Over(reason, f"it asks for less than {least:g} {name}")
     for name, most, reason in single.tres:
         if found.tres.get(name, 0.0) > most:
-            return Verdict(reason, f"it asks for more than {most:g} {name}")
+            return Over(reason, f"it asks for more than {most:g} {name}")
     for name, most, reason in single.per_node:
         if found.per_node.get(name, 0.0) > most:
-            return Verdict(reason, f"it asks for more than {most:g} {name} on one node")
+            return Over(reason, f"it asks for more than {most:g} {name} on one node")
     for name, most, reason in single.mins:
         if minutes_of(found.tres.get(name, 0.0), found.minutes) > most:
-            return Verdict(reason, f"it may use more than {most:g} {name}-minutes")
+            return Over(reason, f"it may use more than {most:g} {name}-minutes")
     return None
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spur_sched.api import JobView
+from spur_sched.api import JobView, Over
 from spur_sched.limits import tokens
-from spur_sched.limits.check import Verdict, alone
+from spur_sched.limits.check import alone
 from spur_sched.limits.counters import GroupKey
 from spur_sched.limits.footprint import asked, minutes_of
 from spur_sched.limits.resolve import Source, resolve
@@ -16,7 +16,7 @@ class Refused(NamedTuple):
     """Slurm's sentence for the user, and the token behind it."""
 
     text: str
-    verdict: Verdict
+    over: Over
 
 
 _POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
@@ -59,12 +59,12 @@ def refused(
     return None
 
 
-def _never(source: Source, tres: Mapping[str, float], minutes: float) -> Verdict | None:
+def _never(source: Source, tres: Mapping[str, float], minutes: float) -> Over | None:
     for cap in source.group_run_mins:
         if minutes_of(tres.get(cap.name, 0.0), minutes) > cap.limit:
-            return Verdict(cap.reason, f"it may use more than {cap.limit:g} {cap.name}-minutes")
+            return Over(cap.reason, f"it may use more than {cap.limit:g} {cap.name}-minutes")
     return None
 
 
 def _refused(reason: str, text: str) -> Refused:
-    return Refused(_POLICY, Verdict(reason, text))
+    return Refused(_POLICY, Over(reason, text))

@@ -14,6 +14,7 @@ from spur_sched.api import (
     GresMap,
     JobView,
     License,
+    Limits,
     NodeShare,
     NodeView,
     PartitionView,
@@ -103,6 +104,9 @@ class _Snap:
 
     def licenses(self) -> dict[str, License]:
         return {}
+
+    def limits(self) -> Limits | None:
+        return None
 
 
 class _Live(NamedTuple):
