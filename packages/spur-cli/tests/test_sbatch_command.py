@@ -285,21 +285,90 @@ def test_every_shape_option_reaches_the_spec(cli, accepting, now):
 
 
 @pytest.mark.parametrize(
-    ("words", "gres", "nodes"),
+    ("words", "gres", "wishes"),
     [
-        (["--gpus-per-node=a100:2"], ["gpu:a100:2"], None),
-        (["-G", "4"], ["gpu:4"], 1),
-        (["-G", "4", "-N", "2"], ["gpu:2"], 2),
-        (["--gpus-per-task=1", "-n", "4", "-N", "2"], ["gpu:2"], 2),
-        (["--gpus-per-task=1", "--ntasks-per-node=3"], ["gpu:3"], None),
+        (["--gpus-per-node=a100:2"], ["gpu:a100:2"], {"gpus_per_node": True}),
+        (["--gres=gpu:1,shard:4"], ["gpu:1", "shard:4"], {}),
+        (["-G", "4"], [], {"gres_total": ["gpu:4"]}),
+        (["-G", "a100:4", "--gres=shard:1"], ["shard:1"], {"gres_total": ["gpu:a100:4"]}),
+        (["--gpus-per-task=1", "-n", "4", "-N", "2"], [], {"gres_per_task": ["gpu:1"]}),
+        (["--gpus-per-socket=2"], [], {"gres_per_socket": ["gpu:2"]}),
+        (["-G", "0"], [], {}),
     ],
 )
-def test_gpus_become_gres_of_a_node(cli, accepting, words, gres, nodes):
+def test_gpus_in_each_form(cli, accepting, words, gres, wishes):
     assert cli("sbatch", *words, "--wrap", "x").code == 0
     spec = sent(accepting)
     assert list(spec.gres) == gres
-    if nodes is not None:
-        assert spec.min_nodes == nodes
+    assert spec.wishes == c.JobWishes(**wishes)
+
+
+@pytest.mark.parametrize(
+    ("words", "wishes"),
+    [
+        (["--cpus-per-gpu=2", "--mem-per-gpu=3G"], {"cpus_per_gpu": 2, "memory_per_gpu_mb": 3072}),
+        (
+            ["--ntasks-per-socket=2", "--ntasks-per-core=1", "--ntasks-per-gpu=3"],
+            {"ntasks_per_socket": 2, "ntasks_per_core": 1, "ntasks_per_gpu": 3},
+        ),
+        (["-B", "2:*:1"], {"sockets_per_node": 2, "threads_per_core": 1}),
+        (
+            ["--sockets-per-node=2", "--cores-per-socket=4", "--threads-per-core=1"],
+            {"sockets_per_node": 2, "cores_per_socket": 4, "threads_per_core": 1},
+        ),
+        (["--mincpus=4", "--tmp=2G"], {"min_cpus": 4, "tmp_disk_mb": 2048}),
+        (["--contiguous", "--spread-job"], {"contiguous": True, "spread": True}),
+        (["--use-min-nodes", "-s"], {"use_min_nodes": True, "oversubscribe": True}),
+        (["--exclusive=user"], {"exclusive_user": True}),
+        (["--time-min=10"], {"time_min_secs": 600}),
+        (["--hint=nomultithread"], {"hint": "nomultithread"}),
+    ],
+)
+def test_wishes(cli, accepting, words, wishes):
+    assert cli("sbatch", *words, "--wrap", "x").code == 0
+    spec = sent(accepting)
+    assert spec.wishes == c.JobWishes(**wishes)
+    assert not spec.exclusive
+
+
+@pytest.mark.parametrize(
+    ("words", "tasks"),
+    [
+        (["-B", "2:4"], 8),
+        (["-N", "3", "-B", "2:4:1"], 24),
+        (["-N", "2", "--sockets-per-node=2"], 4),
+        # Without a number of nodes they only say which nodes will do.
+        (["--sockets-per-node=2"], 0),
+        (["-N", "1-2", "-B", "2"], 0),
+        (["-N", "2", "--threads-per-core=2", "-n", "5"], 5),
+        (["-N", "2", "--threads-per-core=2", "--ntasks-per-node=5"], 0),
+    ],
+)
+def test_tasks_that_a_shape_of_nodes_means(cli, accepting, words, tasks):
+    assert cli("sbatch", *words, "--wrap", "x").code == 0
+    assert sent(accepting).num_tasks == tasks
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["-G", "1", "--gpus-per-task=1"], "GPUs are asked for more than once (--gpus, --gpus-per-task)"),
+        (["--gpus-per-node=1", "--gres=gpu:1"], "more than once (--gpus-per-node, --gres=gpu)"),
+        (["--mem-per-gpu=x"], "Invalid --mem-per-gpu specification"),
+        (["--ntasks-per-core=0"], 'Invalid numeric value "0" for --ntasks-per-core.'),
+        (["-B", "0"], "invalid resource allocation -B `0'"),
+        (["--time-min=x"], "Invalid --time-min specification"),
+        (["--hint=memory_bound"], "--hint=memory_bound is not supported by this release"),
+        (["--exclusive=mcs"], "--exclusive=mcs is not supported by this release"),
+        (["--core-spec=1"], "--core-spec is not supported by this release"),
+        (["--gres-flags=enforce-binding"], "--gres-flags is not supported by this release"),
+        (["--mem=1", "--mem-per-gpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
+        (["--mem-per-cpu=1", "--mem-per-gpu=1"], "--mem, --mem-per-cpu, and --mem-per-gpu are mutually"),
+    ],
+)
+def test_wishes_that_cannot_be(cli, accepting, words, text):
+    found = cli("sbatch", *words, "--wrap", "x")
+    assert (found.code, text in found.err) == (255, True), found.err
 
 
 def test_unlimited_time_and_absent_time_differ(cli, accepting):
@@ -393,3 +462,24 @@ def test_wait_gives_the_worst_code(cli, accepting, ends, code):
 def test_het_jobs_are_refused_by_name(cli, accepting):
     assert "heterogeneous" in cli("sbatch", "-n1", ":", "-n2", "x.sh").err
     assert "heterogeneous" in cli("sbatch", stdin=b"#!/bin/sh\n#SBATCH hetjob\n").err
+
+
+def test_a_higher_layer_replaces_another_form_of_gpus(cli, accepting):
+    script = b"#!/bin/sh\n#SBATCH --gpus=8\n#SBATCH --mem-per-gpu=1G\n"
+    assert cli("sbatch", "--gpus-per-node=2", "--mem=1G", stdin=script).code == 0
+    spec = sent(accepting)
+    assert (list(spec.gres), spec.memory_per_node_mb) == (["gpu:2"], 1024)
+    assert spec.wishes == c.JobWishes(gpus_per_node=True)
+
+
+def test_variables_of_an_enclosing_job_do_not_reach_a_batch_job(cli, accepting):
+    inside = {
+        "SLURM_GPUS": "4",
+        "SLURM_CPUS_PER_GPU": "2",
+        "SPUR_CPUS_PER_GPU": "2",
+        "SPUR_HINT": "multithread",
+    }
+    assert cli("sbatch", "--wrap", "x", env=inside).code == 0
+    assert not sent(accepting).HasField("wishes")
+    assert cli("sbatch", "--wrap", "x", env={"SBATCH_GPUS": "4", "SBATCH_HINT": "multithread"}).code == 0
+    assert sent(accepting).wishes == c.JobWishes(gres_total=["gpu:4"], hint="multithread")

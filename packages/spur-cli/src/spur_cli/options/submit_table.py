@@ -21,18 +21,42 @@ ROWS: tuple[_Row, ...] = (
     ("begin", "b", V, "BRA", "", "TIME", "", "do not start before this time"),
     ("chdir", "D", V, "BRA", "R:REMOTE_CWD R:WORKING_DIR", "DIR", "", "work directory of the job"),
     ("comment", "", V, "BRA", "", "TEXT", "", "free text kept with the job"),
+    ("contiguous", "", F, "BRA", "", "", "", "nodes that stand next to each other"),
+    (
+        "cores-per-socket",
+        "",
+        V,
+        "BRA",
+        "R:NCORES_PER_SOCKET",
+        "N",
+        "",
+        "nodes with such sockets",
+    ),
+    ("cpus-per-gpu", "", V, "BRA", "CPUS_PER_GPU", "N", "", "CPUs of each GPU"),
     ("constraint", "C", V, "BRA", "CONSTRAINT", "EXPR", "", "features that the nodes must have"),
     ("cpus-per-task", "c", V, "BRA", "R:!SRUN_CPUS_PER_TASK R:CPUS_PER_TASK", "N", "", "CPUs of each task"),
     ("deadline", "", V, "BRA", "", "TIME", "", "remove the job if it cannot end by then"),
     ("dependency", "d", V, "BRA", "R:DEPENDENCY", "SPEC", "", "start after other jobs: afterok:ID[:ID]"),
     ("error", "e", V, "BR", "B:ERROR R:!SRUN_ERROR R:STDERRMODE", "PATTERN", "", "file of the error output"),
     ("exclude", "x", V, "BRA", "B:EXCLUDE", "HOSTS", "", "nodes not to use"),
-    ("exclusive", "", O, "BRA", "EXCLUSIVE", "", " no", "whole nodes"),
+    ("exclusive", "", O, "BRA", "EXCLUSIVE", "user", " no user", "whole nodes, or nodes of no other user"),
     ("export", "", V, "BR", "B:EXPORT R:!SRUN_EXPORT_ENV R:EXPORT_ENV", "LIST", "", "variables the job gets"),
+    ("extra-node-info", "B", V, "BRA", "", "S[:C[:T]]", "", "nodes with such sockets, cores, threads"),
     ("export-file", "", V, "B", "", "FILE", "", "file or descriptor with NUL-separated variables"),
     ("gpus", "G", V, "BRA", "GPUS", "[TYPE:]N", "", "GPUs of the whole job"),
+    ("gpus-per-socket", "", V, "BRA", "GPUS_PER_SOCKET", "[TYPE:]N", "", "GPUs of each socket"),
     ("gpus-per-node", "", V, "BRA", "GPUS_PER_NODE", "[TYPE:]N", "", "GPUs of each node"),
     ("gpus-per-task", "", V, "BRA", "GPUS_PER_TASK", "[TYPE:]N", "", "GPUs of each task"),
+    (
+        "hint",
+        "",
+        V,
+        "BRA",
+        "HINT",
+        "KIND",
+        "compute_bound multithread nomultithread",
+        "which threads of a core are used",
+    ),
     ("gres", "", V, "BRA", "GRES", "LIST", "", "generic resources of each node"),
     ("hold", "H", F, "BRA", "", "", "", "queue the job held"),
     ("immediate", "I", O, "RA", "IMMEDIATE", "SECS", "", "fail when it cannot start at once"),
@@ -40,6 +64,7 @@ ROWS: tuple[_Row, ...] = (
     ("job-name", "J", V, "BRA", "B:JOB_NAME R:JOB_NAME", "NAME", "", "name of the job"),
     ("kill-on-invalid-dep", "", V, "B", "", "yes|no", "", "end the job when its dependency cannot be met"),
     ("label", "l", F, "R", "LABELIO", "", "", "put the task's rank before each line"),
+    ("mem-per-gpu", "", V, "BRA", "MEM_PER_GPU", "SIZE", "", "memory of each GPU"),
     (
         "mem",
         "",
@@ -51,15 +76,20 @@ ROWS: tuple[_Row, ...] = (
         "memory of each node",
     ),
     ("mem-per-cpu", "", V, "BRA", "MEM_PER_CPU", "SIZE", "", "memory of each CPU"),
+    ("mincpus", "", V, "BRA", "", "N", "", "CPUs of each node, at least"),
     ("nice", "", O, "BRA", "", "N", "", "lower the priority"),
     ("nodefile", "F", V, "BRA", "", "FILE", "", "file with node names"),
     ("nodelist", "w", V, "BRA", "B:NODELIST", "HOSTS", "", "nodes to use"),
     ("nodes", "N", V, "BRA", "R:JOB_NUM_NODES R:NNODES", "MIN[-MAX]", "", "number of nodes"),
     ("no-requeue", "", F, "B", "NO_REQUEUE", "", "", "never requeue the job"),
     ("ntasks", "n", V, "BRA", "R:NTASKS R:NPROCS", "N", "", "number of tasks"),
+    ("ntasks-per-core", "", V, "BRA", "R:NTASKS_PER_CORE", "N", "", "tasks of each core, at most"),
+    ("ntasks-per-gpu", "", V, "BRA", "R:NTASKS_PER_GPU", "N", "", "tasks of each GPU"),
+    ("ntasks-per-socket", "", V, "BRA", "R:NTASKS_PER_SOCKET", "N", "", "tasks of each socket, at most"),
     ("ntasks-per-node", "", V, "BRA", "R:NTASKS_PER_NODE", "N", "", "tasks of each node"),
     ("open-mode", "", V, "BR", "OPEN_MODE", "append|truncate", "", "how output files are opened"),
     ("output", "o", V, "BR", "B:OUTPUT R:!SRUN_OUTPUT R:STDOUTMODE", "PATTERN", "", "file of the output"),
+    ("oversubscribe", "s", F, "BRA", "", "", "", "share CPUs with other jobs where the partition permits it"),
     ("parsable", "", F, "B", "", "", "", "print only the job id"),
     ("partition", "p", V, "BRA", "PARTITION", "LIST", "", "partition to use, or any of several"),
     ("priority", "", V, "BRA", "", "N", "", "priority (administrators)"),
@@ -69,8 +99,33 @@ ROWS: tuple[_Row, ...] = (
     ("requeue", "", F, "B", "REQUEUE", "", "", "requeue the job when its node fails"),
     ("reservation", "", V, "BRA", "RESERVATION", "NAMES", "", "run in this reservation, or any of several"),
     ("licenses", "L", V, "BRA", "", "NAME:N,...", "", "licences that the job holds; a|b = one of them"),
+    ("sockets-per-node", "", V, "BRA", "R:NSOCKETS_PER_NODE", "N", "", "nodes with so many sockets"),
+    ("spread-job", "", F, "BRA", "", "", "", "as many nodes as possible"),
+    (
+        "switches",
+        "",
+        V,
+        "BRA",
+        "REQ_SWITCH",
+        "N[@TIME]",
+        "",
+        "leaf switches at most, and how long to wait for them",
+    ),
     ("test-only", "", F, "BR", "", "", "", "only check; nothing is queued"),
+    (
+        "threads-per-core",
+        "",
+        V,
+        "BRA",
+        "THREADS_PER_CORE",
+        "N",
+        "",
+        "threads of a core that are used",
+    ),
     ("time", "t", V, "BRA", "TIMELIMIT", "TIME", "", "time limit"),
+    ("time-min", "", V, "BRA", "", "TIME", "", "time limit that would do, for an earlier start"),
+    ("tmp", "", V, "BRA", "", "SIZE", "", "temporary disk of each node"),
+    ("use-min-nodes", "", F, "BRA", "", "", "", "the fewest nodes of a range"),
     ("wait", "W", F, "B", "WAIT", "", "", "wait for the end and exit as the job did"),
     ("wait", "W", V, "R", "WAIT", "SECS", "", "end the step so long after its first task has ended"),
     ("wckey", "", V, "BRA", "WCKEY", "KEY", "", "key kept with the job for reports"),
@@ -138,16 +193,6 @@ ROWS: tuple[_Row, ...] = (
     # Accepted without an effect, because what they ask for is what happens anyway.
     ("get-user-env", "", O, "B", "GET_USER_ENV", "", "", "=the node builds the login variables when needed"),
     ("ignore-pbs", "", F, "B", "IGNORE_PBS", "", "", "=#PBS and #BSUB lines are always comments"),
-    (
-        "oversubscribe",
-        "s",
-        F,
-        "BRA",
-        "",
-        "",
-        "",
-        "=permits sharing, asks for nothing; resources are never shared",
-    ),
     ("unbuffered", "u", F, "R", "UNBUFFEREDIO", "", "", "=output is never held back"),
     (
         "wait-all-nodes",
@@ -164,7 +209,6 @@ ROWS: tuple[_Row, ...] = (
     ("gpu-bind", "", V, "BA", "GPU_BIND", "none", "none", "=only none: tasks see the GPUs of their node"),
     ("mail-type", "", V, "BRA", "", "NONE", "none", "=only NONE: no mail is sent"),
     ("profile", "", V, "BRA", "PROFILE", "none", "none", "=only none: there is no profiling"),
-    ("tmp", "", V, "BRA", "", "0", "0", "=only 0"),
     ("threads", "T", V, "R", "", "N", "", "=sizes Slurm's own launcher"),
     ("treewidth", "", V, "R", "", "N", "", "=sizes Slurm's own message tree"),
     ("msg-timeout", "", V, "R", "", "SECS", "", "=for Slurm's own messages"),
@@ -174,16 +218,14 @@ ROWS: tuple[_Row, ...] = (
 
 #: Options that Slurm has and this release has not: refused by name.  "name[:short[:form[:commands]]]".
 REFUSED = """
-acctg-freq::1 batch::1:B bb::1 bbf::1 cluster-constraint::1 container::1 container-id::1 contiguous
-core-spec:S:1 cores-per-socket::1 cpu-freq::1 cpus-per-gpu::1 delay-boot::1 extra::1 extra-node-info:B:1
-gid::1 gpu-freq::1 gres-flags::1 hint::1 mail-user::1 mcs-label::1 mem-per-gpu::1 mincpus::1
-network::1 ntasks-per-core::1 ntasks-per-gpu::1 ntasks-per-socket::1 gpus-per-socket::1 overcommit:O:0:BA
-power::1 prefer::1 reboot resv-ports::2 segment::1 signal::1 sockets-per-node::1 spread-job
-stepmgr switches::1 thread-spec::1 threads-per-core::1 time-min::1 topology::1 tres-bind::1 tres-per-task::1
-uid::1 use-min-nodes oom-kill-step::2 container-image::1:BR container-mounts::1:BR container-workdir::1:BR
-container-name::1:BR container-readonly::0:BR container-mount-home::0:BR container-env::1:BR
-container-entrypoint::1:BR container-remap-root::0:BR accel-bind::1:R bcast::2:R bcast-exclude::1:R
-compress::2:R send-libs::2:R het-group::1:R no-allocate:Z:0:R preserve-env:E:0:R x11::2:RA
+acctg-freq::1 batch::1:B bb::1 bbf::1 cluster-constraint::1 container::1 container-id::1 core-spec:S:1
+cpu-freq::1 delay-boot::1 extra::1 gid::1 gpu-freq::1 gres-flags::1 mail-user::1 mcs-label::1
+network::1 overcommit:O:0:BA power::1 prefer::1 reboot resv-ports::2 segment::1 signal::1
+stepmgr thread-spec::1 topology::1 tres-bind::1 tres-per-task::1 uid::1 oom-kill-step::2
+container-image::1:BR container-mounts::1:BR container-workdir::1:BR container-name::1:BR
+container-readonly::0:BR container-mount-home::0:BR container-env::1:BR container-entrypoint::1:BR
+container-remap-root::0:BR accel-bind::1:R bcast::2:R bcast-exclude::1:R compress::2:R send-libs::2:R
+het-group::1:R no-allocate:Z:0:R preserve-env:E:0:R x11::2:RA
 """
 
 _SYNONYMS = {
@@ -200,14 +242,10 @@ _VARIABLES_OF_REFUSED = {
     "cpu-freq": "CPU_FREQ_REQ",
     "delay-boot": "DELAY_BOOT",
     "gres-flags": "GRES_FLAGS",
-    "hint": "HINT",
-    "mem-per-gpu": "MEM_PER_GPU",
     "network": "NETWORK",
     "overcommit": "OVERCOMMIT",
     "signal": "SIGNAL",
-    "switches": "REQ_SWITCH",
     "thread-spec": "THREAD_SPEC",
-    "threads-per-core": "THREADS_PER_CORE",
 }
 
 
@@ -270,6 +308,6 @@ def _variables(stems: str, letter: str, prefix: str) -> tuple[str, ...]:
 #: A job exports SPUR_ twins of these, and sbatch inside a job must not take them from the enclosing one.
 _TWINLESS = """
 JOB_NAME NODELIST MEM_PER_NODE MEM_PER_CPU GPUS GPUS_PER_NODE GPUS_PER_TASK DISTRIBUTION HINT THREADS_PER_CORE
-OVERCOMMIT PROFILE MEM GRES EXCLUDE EXPORT ERROR OUTPUT INPUT
+OVERCOMMIT PROFILE MEM GRES EXCLUDE EXPORT ERROR OUTPUT INPUT CPUS_PER_GPU MEM_PER_GPU GPUS_PER_SOCKET
 """
 _NOT_TWINNED = frozenset(_TWINLESS.split())

@@ -7,7 +7,7 @@ from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context
 from spur_cli.options.engine import Parsed
 from spur_cli.step.request import StepBuilder, defaults
-from spur_cli.step.setup import CODE, Setup
+from spur_cli.step.setup import CODE, Setup, with_gpus_per_task
 from spur_cli.submit import layers
 from spur_cli.submit.sbatch import cluster_name
 from spur_core.errors import ConfigError
@@ -45,18 +45,12 @@ def run_step(ctx: Context, words: Parsed, below: layers.Values, job: str) -> int
         name=values.get("job-name") or command[0].rsplit("/", 1)[-1],
         argv=[os.fsencode(word) for word in setup.argv],
         label="label" in values,
-        shape=_shape(setup, given),
+        shape=with_gpus_per_task(setup.step, values),
         stdin_path=setup.source.path,
         immediate="immediate" in values and not values["immediate"],
         submit_line=" ".join([ctx.name, *ctx.argv]),
     )
     return _launch(setup, values, fields)
-
-
-def _shape(setup: Setup, given: layers.Values) -> dict[str, Any]:
-    text = given.get("gpus-per-task")
-    count = text.rpartition(":")[2] if text else ""
-    return {**setup.step, "gpus_per_task": int(count)} if count.isdigit() else setup.step
 
 
 def _launch(setup: Setup, values: layers.Values, fields: dict[str, Any]) -> int:

@@ -4,15 +4,28 @@ What the allocation exports (`SLURM_NTASKS` and the like) stands below the comma
 has the job's share anyway: memory and GPUs.
 """
 
+from typing import TYPE_CHECKING
+
 from spur_cli.context import Context
 from spur_cli.submit.request import Builder, Fields, Values
 from spur_core.errors import GrammarError
 
+if TYPE_CHECKING:
+    from spur_core.grammar.gres import GresItem
+
 #: Variables of the allocation that say what the job has, not what the step asks for.
 _OF_THE_JOB = (
-    "mem", "mem-per-cpu", "gpus", "gpus-per-node", "gpus-per-task", "gres", "exclusive", "job-name", "time",
+    "mem", "mem-per-cpu", "gpus", "gpus-per-node", "gpus-per-socket", "gres", "exclusive", "job-name", "time",
     "account", "partition", "qos",
 )  # fmt: skip
+#: What only chooses the nodes of a job; of a job's variables a step passes them over.
+_ONLY_FOR_JOBS = (
+    "constraint", "contiguous", "cores-per-socket", "cpus-per-gpu", "extra-node-info", "gpus-per-socket",
+    "hint", "mem-per-gpu", "mincpus", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket",
+    "sockets-per-node", "spread-job", "threads-per-core", "time-min", "tmp", "use-min-nodes",
+)  # fmt: skip
+#: Any of these says what GPUs the step gets, or how they are dealt out.
+_GPU_OPTIONS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "gpu-bind", "overlap")
 _PLACES = ("exclude", "nodefile", "nodelist", "relative")
 
 
@@ -23,7 +36,13 @@ def defaults(below: Values, given: Values) -> dict[str, str | None]:
         below: options set by variables.
         given: those of the command line.
     """
-    found = {name: value for name, value in below.items() if name not in _OF_THE_JOB}
+    apart = (*_OF_THE_JOB, *_ONLY_FOR_JOBS)
+    found = {name: value for name, value in below.items() if name not in apart}
+    if any(name in given for name in _GPU_OPTIONS):
+        found.pop("gpus-per-task", None)
+    elif below.get("ntasks-per-gpu"):
+        # So many tasks share a GPU, each task sees its own.
+        found.setdefault("gpu-bind", f"single:{below['ntasks-per-gpu']}")
     if any(name in given for name in _PLACES) and "nodes" not in given:
         found.pop("nodes", None)
     # Their product replaces the number of tasks that was meant for the whole job.
@@ -49,9 +68,11 @@ class StepBuilder(Builder):
         Raises:
             Stop: a value that cannot be used.
         """
-        if "constraint" in self.given:
-            text = "--constraint is not supported for steps by this release; name nodes with -w or -x"
-            raise self.ctx.stop(text, self.code)
+        for name in _ONLY_FOR_JOBS:
+            if name in self.given:
+                mend = "name nodes with -w or -x" if name == "constraint" else "give it to the job"
+                text = f"--{name} is not supported for steps by this release; {mend}"
+                raise self.ctx.stop(text, self.code)
         self._counts()
         self._memory()
         self._limit()
@@ -83,7 +104,7 @@ class StepBuilder(Builder):
 
         fields = self.fields
         if self._given("distribution"):
-            fields["distribution"] = self._parsed("distribution", counts.parse_distribution)
+            fields["distribution"] = self.parsed("distribution", counts.parse_distribution)
         text = self._given("relative")
         if text is not None:
             if not (text.isascii() and text.isdigit() and len(text) < 9):
@@ -106,10 +127,36 @@ class StepBuilder(Builder):
             fields["min_nodes"] = fields["max_nodes"] = tasks
 
     def _gpus(self) -> None:
+        from spur_core.grammar import gres
+
         if self._given("gres") == "none":
             self.fields["gres"] = ["none"]
             return
-        self._resources()
+        items = list(self.parsed("gres", gres.parse_gres) or [])
+        asked = [name for name in ("gpus", "gpus-per-node", "gpus-per-task") if self._given(name)]
+        if len(asked) > 1 or (asked and any(name == "gpu" for name, _, _ in items)):
+            what = " and ".join(f"--{name}" for name in asked)
+            raise self.ctx.stop(f"GPUs are asked for more than once ({what}); use one of them", self.code)
+        if "gpus-per-task" in asked:
+            found = self.parsed("gpus-per-task", gres.parse_gpus) or []
+            self.fields["gres_per_task"] = [gres.format_gres([item]) for item in found]
+        elif asked:
+            items += self._gpus_per_node(asked[0], self.parsed(asked[0], gres.parse_gpus) or [])
+        if items:
+            self.fields["gres"] = [gres.format_gres([item]) for item in items]
+
+    def _gpus_per_node(self, option: str, found: list["GresItem"]) -> list["GresItem"]:
+        """GPUs of a whole step as GPUs of a node, where the shape of the step fixes that."""
+        if option == "gpus-per-node":
+            return found
+        nodes = self.fields.get("min_nodes", 1)
+        if "min_nodes" not in self.fields:
+            # All GPUs of the step on one node: the one placement that a total always permits.
+            self.fields["min_nodes"] = self.fields["max_nodes"] = 1
+        if self.fields["max_nodes"] != nodes or any(count % nodes for _, _, count in found):
+            text = "--gpus does not divide by the number of nodes; use --gpus-per-node"
+            raise self.ctx.stop(text, self.code)
+        return [(name, kind, count // nodes) for name, kind, count in found]
 
     def _sharing(self) -> None:
         fields, values = self.fields, self.values

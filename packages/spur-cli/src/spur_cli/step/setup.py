@@ -72,6 +72,13 @@ class Setup:
         )
 
 
+def with_gpus_per_task(step: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """The step's fields; with `--gpus-per-task` each task sees its own GPUs."""
+    text = values.get("gpus-per-task")
+    count = text.rpartition(":")[2] if text else ""
+    return {**step, "gpus_per_task": int(count)} if count.isdigit() else dict(step)
+
+
 def _pty(ctx: Context, values: Values, given: Values) -> PtyRun | None:
     """The caller's terminal when `--pty` asks for one and there is one."""
     if "pty" not in values:

@@ -49,7 +49,7 @@ def _run(ctx: Context) -> int:
 
 
 def _own_job(ctx: Context, values: layers.Values, given: layers.Values, command: list[str]) -> int:
-    from spur_cli.step.setup import Setup
+    from spur_cli.step.setup import Setup, with_gpus_per_task
     from spur_cli.submit.request import Builder
 
     for name in _ONLY_INSIDE:
@@ -61,7 +61,7 @@ def _own_job(ctx: Context, values: layers.Values, given: layers.Values, command:
         fields["num_tasks"] = setup.tasks
     fields["argv"] = [os.fsencode(word) for word in setup.argv]
     fields["srun_job"] = True
-    fields["step"] = setup.step
+    fields["step"] = with_gpus_per_task(setup.step, values)
     fields["stdin_path"] = setup.source.path
     fields["name"] = values.get("job-name") or command[0].rsplit("/", 1)[-1]
     fields["command"] = " ".join(command)

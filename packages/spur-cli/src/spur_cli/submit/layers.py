@@ -7,7 +7,9 @@ from spur_cli.options.engine import Parsed, Table, UsageError, from_environment,
 from spur_cli.options.front import answer_information, usage_stop
 
 #: Options of one group exclude each other; one of a higher layer removes the others of the layers below.
-GROUPS = (("mem", "mem-per-cpu"), ("requeue", "no-requeue"), ("nodelist", "nodefile"))
+GROUPS = (("mem", "mem-per-cpu", "mem-per-gpu"), ("requeue", "no-requeue"), ("nodelist", "nodefile"))
+#: Likewise, but two in one layer are an error of whoever looks at them.
+_GPUS = ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 
 Values = dict[str, str | None]
 
@@ -69,9 +71,9 @@ def merge(ctx: Context, *layers: Mapping[str, str | None], code: int = 255) -> V
     """
     out: Values = {}
     for layer in layers:
-        if "mem" in layer and "mem-per-cpu" in layer:
+        if sum(name in layer for name in GROUPS[0]) > 1:
             raise ctx.fatal("--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.", code)
-        for group in GROUPS:
+        for group in (*GROUPS, _GPUS):
             given = [name for name in layer if name in group]
             if given:
                 for name in group:

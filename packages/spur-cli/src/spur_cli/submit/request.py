@@ -42,7 +42,7 @@ class Builder:
         self._memory()
         self._times()
         self._nodes()
-        self._resources()
+        self._wishes()
         self._flags()
         self._inherited()
         return self.fields
@@ -51,7 +51,12 @@ class Builder:
         """The value when the option was given with one."""
         return self.values.get(name)
 
-    def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
+    def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
+        """The value of an option, parsed; None when it was not given.
+
+        Raises:
+            Stop: it cannot be used.
+        """
         text = self._given(name)
         if text is None:
             return None
@@ -78,12 +83,12 @@ class Builder:
         if self._given("distribution"):
             from spur_core.grammar.counts import parse_distribution
 
-            self.fields["distribution"] = self._parsed("distribution", parse_distribution)
+            self.fields["distribution"] = self.parsed("distribution", parse_distribution)
 
     def _counts(self) -> None:
         from spur_core.grammar import counts
 
-        nodes = self._parsed("nodes", counts.parse_node_count)
+        nodes = self.parsed("nodes", counts.parse_node_count)
         if nodes is not None:
             self.fields["min_nodes"], self.fields["max_nodes"] = nodes
         for option, field in (
@@ -91,7 +96,7 @@ class Builder:
             ("cpus-per-task", "cpus_per_task"),
             ("ntasks-per-node", "tasks_per_node"),
         ):
-            number = self._parsed(option, lambda text, o=option: counts.parse_positive(text, f"--{o}"))  # type: ignore[misc]
+            number = self.parsed(option, lambda text, o=option: counts.parse_positive(text, f"--{o}"))  # type: ignore[misc]
             if number is not None:
                 self.fields[field] = number
         if "nice" in self.values:
@@ -99,7 +104,7 @@ class Builder:
                 self.fields["nice"] = counts.parse_nice(self._given("nice"))
             except GrammarError as error:
                 raise self.ctx.stop(error.text, self.code) from None
-        mode = self._parsed("open-mode", counts.parse_open_mode)
+        mode = self.parsed("open-mode", counts.parse_open_mode)
         if mode is not None:
             self.fields["open_mode"] = mode
         priority = self._given("priority")
@@ -114,7 +119,7 @@ class Builder:
         from spur_core.grammar.size import parse_mem
 
         for option, field in (("mem", "memory_per_node_mb"), ("mem-per-cpu", "memory_per_cpu_mb")):
-            size = self._parsed(option, lambda text, o=option: parse_mem(text, f"--{o}"))  # type: ignore[misc]
+            size = self.parsed(option, lambda text, o=option: parse_mem(text, f"--{o}"))  # type: ignore[misc]
             if size is not None:
                 self.fields[field] = size
 
@@ -169,48 +174,16 @@ class Builder:
         except OSError as error:
             raise self.ctx.stop(f"Unable to open file {name}: {error.strerror}", self.code) from None
 
-    def _resources(self) -> None:
-        from spur_core.grammar import gres
+    def _wishes(self) -> None:
+        from spur_cli.submit import wishes
 
-        items = list(self._parsed("gres", gres.parse_gres) or [])
-        shapes = [name for name in ("gpus", "gpus-per-node", "gpus-per-task") if self._given(name)]
-        if len(shapes) > 1 or (shapes and any(name == "gpu" for name, _, _ in items)):
-            what = " and ".join(f"--{name}" for name in shapes)
-            raise self.ctx.stop(f"GPUs are asked for more than once ({what}); use one of them", self.code)
-        if shapes:
-            found = self._parsed(shapes[0], gres.parse_gpus) or []
-            items += self._gpus_per_node(shapes[0], found)
-        if items:
-            self.fields["gres"] = [gres.format_gres([item]) for item in items]
-
-    def _gpus_per_node(self, option: str, found: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
-        """GPUs of a whole job or of a task as GPUs of a node, where the shape of the job fixes that."""
-        if option == "gpus-per-node":
-            return found
-        nodes = self.fields.get("min_nodes", 1)
-        if option == "gpus":
-            if "min_nodes" not in self.fields:
-                # All GPUs of the job on one node: the one placement that a total always permits.
-                self.fields["min_nodes"] = self.fields["max_nodes"] = 1
-            if self.fields["max_nodes"] != nodes or any(count % nodes for _, _, count in found):
-                text = "--gpus does not divide by the number of nodes; use --gpus-per-node"
-                raise self.ctx.stop(text, self.code)
-            return [(name, kind, count // nodes) for name, kind, count in found]
-        tasks = self.fields.get("tasks_per_node")
-        if tasks is None:
-            total = self.fields.get("num_tasks", nodes)
-            if total % nodes:
-                text = "--gpus-per-task needs the same number of tasks on each node; use --ntasks-per-node"
-                raise self.ctx.stop(text, self.code)
-            tasks = total // nodes
-            self.fields.setdefault("min_nodes", 1)
-            self.fields.setdefault("max_nodes", self.fields["min_nodes"])
-        return [(name, kind, count * tasks) for name, kind, count in found]
+        if found := wishes.fields(self):
+            self.fields["wishes"] = found
 
     def _flags(self) -> None:
         if "hold" in self.values:
             self.fields["hold"] = True
-        if "exclusive" in self.values and self._given("exclusive") != "no":
+        if "exclusive" in self.values and self._given("exclusive") not in ("no", "user"):
             self.fields["exclusive"] = True
         if "requeue" in self.values:
             self.fields["requeue"] = True
