@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spur_sched.api import JobView, License, Window
-from spur_sched.reservations import Pools, Shade, windows
+from spur_sched.api import Window
+from spur_sched.reservations import Shade, windows
 from spur_sched.reservations.access import Rules, admits, mixed
 from spur_sched.reservations.choice import Ask, Candidate, choose
 from spur_sched.reservations.model import Reservation, Span
@@ -154,34 +154,6 @@ def test_the_reason_tells_of_maintenance() -> None:
     shade = Shade([window("a", 100, 200, maintenance=True), window("b", 100, 200, "n2")])
     assert why(shade, ["n1", "n2"], 0, 150) == ("ReqNodeNotAvail", MAINTENANCE)
     assert "maintenance" not in why(shade, ["n2"], 0, 150)[1]
-
-
-def asks(*licenses: tuple[str, int], any_of: bool = False, reservation: str = "") -> JobView:
-    none: frozenset[str] = frozenset()
-    plain = JobView(1, 1, 0, 0, ("p",), 1, 1, 1, False, None, 1, None, None, {}, False, none, none, "", None)
-    return plain._replace(licenses=licenses, licenses_any=any_of, reservation=reservation)
-
-
-def test_licences_of_one_pass() -> None:
-    shade = Shade([window("r", 0, 100, "", licenses=(("m", 2),))])
-    pools = Pools({"m": License(5, 1), "x": License(1, 0)}, shade)
-    assert pools.free("m", 0, 50) == 2
-    assert pools.free("m", 100, 150) == 4
-    assert pools.free("m", 0, 50, "r") == 4
-    assert pools.choose(asks(("m", 3)), 0, 50) is None
-    assert pools.choose(asks(("m", 3), reservation="r"), 0, 50) == (("m", 3),)
-    assert pools.choose(asks(), 0, 50) == ()
-    either = asks(("m", 3), ("x", 1), any_of=True)
-    taken = pools.choose(either, 0, 50)
-    assert taken == (("x", 1),)
-    pools.take(either, taken)
-    assert pools.choose(either, 0, 50) is None
-    # What the reservation's own job takes is not kept a second time.
-    pools.take(asks(reservation="r"), (("m", 2),))
-    assert pools.free("m", 0, 50) == 2
-    assert pools.missing(asks(("m", 6)))
-    assert pools.missing(asks(("y", 1)))
-    assert not pools.missing(asks(("y", 1), ("m", 5), any_of=True))
 
 
 @settings(max_examples=200, deadline=None)
