@@ -43,7 +43,8 @@ class Snap:
         return dict(self._more.get("licenses", {}))
 
     def limits(self) -> Limits | None:
-        return None
+        found: Limits | None = self._more.get("limits")
+        return found
 
 
 def make_node(name: str, cpus: int = 4, **more: Any) -> NodeView:

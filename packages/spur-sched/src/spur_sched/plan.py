@@ -25,9 +25,11 @@ from spur_sched.api import (
     Expected,
     JobView,
     NodeShare,
+    Over,
     PartitionView,
     Placement,
     Plan,
+    Preemption,
     Snapshot,
     Waiting,
 )
@@ -35,6 +37,7 @@ from spur_sched.columns import CPUS, FOREVER
 from spur_sched.ground import Ground
 from spur_sched.kept import Spans
 from spur_sched.licenses import Licenses
+from spur_sched.making_room import MakingRoom
 from spur_sched.need import Need
 from spur_sched.rules import (
     NODES_MISSING,
@@ -93,8 +96,14 @@ class Planner:
         self._windows = snapshot.windows()
         self._pools = snapshot.licenses()
         self.ground.keep(self._windows, self._running)
+        self.ground.connect(self.policy.topology)
+        self.preemptions: list[Preemption] = []
+        self._making: MakingRoom | None = None
         #: Licences are what kept the job from starting.
         self._short = False
+        self._limits = snapshot.limits()
+        #: The limit that the place found for the job would be over.
+        self._over: Over | None = None
         self.placements: list[Placement] = []
         self.waiting: list[Waiting] = []
         self.expected: list[Expected] = []
@@ -131,6 +140,7 @@ class Planner:
             tuple(self.waiting),
             complete=self._complete,
             expected=tuple(self.expected),
+            preemptions=tuple(self.preemptions),
             depth=self._depth,
             backfill_depth=self._tested,
         )
@@ -140,6 +150,8 @@ class Planner:
         if self.queue:
             for looks in self.ground.build():
                 yield 1 + looks // 20
+            if self.policy.preempt_type != "none":
+                self._making = MakingRoom(self.ground, self.policy, self._running, self.now)
             self.licenses = Licenses(self._pools, self.ground.kept.shade, self._running, self.now)
         spent = 0
         for job in self.queue:
@@ -162,16 +174,69 @@ class Planner:
         if not kind.opened:
             return kind.why
         self._short = False
+        opened, over = self._within_limits(job, kind.opened)
+        if not opened:
+            return over
         if self._blocked and not self._may_pass(job, kind):
             return _PRIORITY
-        for task in (None,) if job.tasks is None else job.tasks:
-            for shape in kind.opened:
+        pushed = False
+        for number, task in enumerate((None,) if job.tasks is None else job.tasks):
+            if number:
+                opened, over = self._within_limits(job, kind.opened)
+            if not opened:
+                return over
+            for shape in opened:
                 if not shape.failed and self._in_time(job, shape) and self._start(job, task, shape):
                     break
             else:
-                if job.time_min is None or not self._start_cut(job, task, kind.opened):
-                    return self._wait(job, kind.opened)
-        return None
+                if job.time_min is not None and self._start_cut(job, task, opened):
+                    continue
+                if self._over is not None:
+                    return Why(self._over.reason)
+                if self._making is None or self._short or not self._push(self._making, job, task, opened):
+                    return self._wait(job, opened)
+                pushed = pushed or self._expects(job)
+        return _RESOURCES if pushed else None
+
+    def _push(self, making: MakingRoom, job: JobView, task: int | None, opened: tuple[Shape, ...]) -> bool:
+        """Let others make room for the job."""
+        for shape in opened:
+            before = making.trials
+            made = making.for_job(job, shape, _ask(shape))
+            self._spent += 5 * (making.trials - before)
+            if made is None:
+                continue
+            if made.now:
+                return self._place(job, task, shape, made.chosen)
+            if made.victims is not None:
+                self.preemptions.append(made.victims)
+            if not self._expects(job):
+                self._expect(job, made.at, made.chosen)
+            return True
+        return False
+
+    def _expects(self, job: JobView) -> bool:
+        return bool(self.expected) and self.expected[-1].job_id == job.job_id
+
+    def _expect(self, job: JobView, start: float, chosen: list[tuple[int, int]]) -> None:
+        views = self.ground.columns.views
+        nodes = tuple(sorted(views[at].name for at, _ in chosen))
+        self.expected.append(Expected(job.job_id, start if start < FOREVER else math.inf, nodes))
+
+    def _within_limits(self, job: JobView, opened: tuple[Shape, ...]) -> tuple[tuple[Shape, ...], Why | None]:
+        """The shapes whose partitions have no limit against the job, and why if there are none.  Nothing is
+        kept for a job that only a limit holds back."""
+        self._over = None
+        if self._limits is None:
+            return opened, None
+        first: Over | None = None
+        found = []
+        for shape in opened:
+            over = self._limits.admit(job, shape.wanted.partition)
+            first = first or over
+            if over is None:
+                found.append(shape)
+        return tuple(found), None if first is None else Why(first.reason)
 
     def _may_pass(self, job: JobView, kind: _Kind) -> bool:
         """Whether the job may be tried although somebody before it waits."""
@@ -285,8 +350,7 @@ class Planner:
                 self._spent += len(pool.live()) // _A_LOOK
                 chosen = shape.find(pool, tree, self.now)
                 if chosen is not None:
-                    self._place(job, task, shape, chosen)
-                    return True
+                    return self._place(job, task, shape, chosen)
             failures.add(ask[1])
         shape.failed = True
         return False
@@ -313,8 +377,7 @@ class Planner:
                 if chosen is not None:
                     secs = float(int(longest(short, chosen, self.now, least, most)))
                     cut = self._shape(shape.wanted, shape.demand.need, shape.counts, secs)
-                    self._place(job, task, cut, chosen, int(secs))
-                    return True
+                    return self._place(job, task, cut, chosen, int(secs))
             short.failed = True
         return False
 
@@ -325,35 +388,36 @@ class Planner:
         shape: Shape,
         chosen: list[tuple[int, int]],
         time_limit: int | None = None,
-    ) -> None:
+    ) -> bool:
+        """Give the place away, unless a limit is against it."""
         ground = self.ground
         timeline, columns = ground.timeline, ground.columns
         end = self.now + shape.secs
         shares = []
         rank = 0
-        for share in shape.shares(chosen, lambda at: timeline.room_now(at, end)):
+        parts = list(shape.shares(chosen, lambda at: timeline.room_now(at, end)))
+        for share in parts:
+            after = rank + share.tasks
+            ranks = tuple(range(rank, after))
+            name = columns.views[share.at].name
+            shares.append(NodeShare(name, share.cpus, share.memory_mb, share.gres, ranks))
+            rank = after
+        self._spent += len(shares)
+        taken = self.licenses.choose(job, self.now, end) or ()
+        placement = Placement(job.job_id, task, shape.wanted.partition, tuple(shares), taken, time_limit)
+        if self._limits is not None:
+            self._over = self._limits.charge(job, placement)
+            if self._over is not None:
+                return False
+        for share in parts:
             timeline.put(share.at, self.now, end, share.vector)
             ground.sharing.put(shape.wanted, share.at, job.uid, share.cpus)
             ground.kept.take(shape.wanted.reservation, share.at, share.cpus)
             if columns.free[CPUS, share.at] <= 0:
                 ground.filled += 1
-            after = rank + share.tasks
-            shares.append(
-                NodeShare(
-                    columns.views[share.at].name,
-                    share.cpus,
-                    share.memory_mb,
-                    share.gres,
-                    tuple(range(rank, after)),
-                )
-            )
-            rank = after
-        self._spent += len(shares)
-        taken = self.licenses.choose(job, self.now, end) or ()
         self.licenses.take(job, taken, self.now, end)
-        self.placements.append(
-            Placement(job.job_id, task, shape.wanted.partition, tuple(shares), taken, time_limit)
-        )
+        self.placements.append(placement)
+        return True
 
     # -- later
 
@@ -390,9 +454,8 @@ class Planner:
         for share in its.shares(best.chosen, rooms.__getitem__):
             timeline.put(share.at, best.start, end, share.vector)
         self.licenses.take(job, self.licenses.choose(job, best.start, end) or (), best.start, end)
-        views = self.ground.columns.views
-        nodes = tuple(sorted(views[at].name for at, _ in best.chosen))
-        self.expected.append(Expected(job.job_id, best.start if best.start < FOREVER else math.inf, nodes))
+        if not self._expects(job):
+            self._expect(job, best.start, best.chosen)
 
     def _earliest(self, job: JobView, shape: Shape, horizon: float, resolution: int) -> Found | None:
         best: Found | None = None
@@ -429,7 +492,7 @@ class Planner:
                 pick=pick,
                 away=away,
                 clear=clear if job.licenses else None,
-                instants=self.licenses.instants(job) if job.licenses else (),
+                instants=self._instants(job),
                 clip=partial(self.ground.kept.clip, shape.wanted.reservation),
                 odd=frozenset() if closed is None else closed.parts,
             )
@@ -440,6 +503,13 @@ class Planner:
         if not job.licenses:
             shape.searched = max(shape.searched, best.start if best is not None else horizon)
         return best
+
+    def _instants(self, job: JobView) -> list[float]:
+        """When something changes for the job that is not of a node."""
+        found = self.licenses.instants(job) if job.licenses else []
+        if job.switches is not None and job.switches_until is not None and job.switches_until > self.now:
+            found.append(job.switches_until)
+        return found
 
 
 def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
