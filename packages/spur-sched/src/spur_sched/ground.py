@@ -15,6 +15,7 @@ from spur_sched.rules import Class, constraint_trees
 from spur_sched.sharing import Sharing
 from spur_sched.spread import Count
 from spur_sched.timeline import Timeline
+from spur_sched.topology.tree import Topology
 
 #: Full nodes are dropped from a pool when so many have become full since it was last looked through.
 _REFRESH = 32
@@ -69,6 +70,9 @@ class Ground:
         self.now = now
         #: How often a node has become full in this pass.
         self.filled = 0
+        self.network: Topology | None = None
+        #: Some nodes never share a job, because nothing joins them.
+        self.apart = False
         self._windows: Sequence[Window] = ()
         self._running: Sequence[Running] = ()
         self._members: dict[str, Bools] = {}
@@ -80,6 +84,14 @@ class Ground:
     def keep(self, windows: Sequence[Window], running: Sequence[Running]) -> None:
         """What reservations keep; said before `build`."""
         self._windows, self._running = windows, running
+
+    def connect(self, switches: Sequence[tuple[str, str]]) -> None:
+        """The network, as `Policy.topology` has it; said before `build`."""
+        self.network = Topology(dict(switches)) if switches else None
+
+    def switch_of(self, at: int) -> str:
+        """The leaf switch of a column, "" = none."""
+        return self.columns.views[at].switch
 
     def closed(self, reservation: str) -> Closed | None:
         """What is closed to jobs that name this reservation; None = nothing is to anybody."""
@@ -96,6 +108,9 @@ class Ground:
         cooling = np.array([view.cooling for view in columns.views], dtype=np.bool_)
         self.usable: Bools = columns.schedulable & ~cooling
         self.timeline = Timeline(columns, self.now, self.usable)
+        if self.network is not None:
+            roots = sum(not above for above in self.network.parents.values())
+            self.apart = roots > 1 or any(view.switch not in self.network.parents for view in columns.views)
         self.kept = Kept(columns, self._windows, self._running, self.now)
         yield columns.size
 

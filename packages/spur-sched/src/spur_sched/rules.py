@@ -45,6 +45,8 @@ class Class(NamedTuple):
     most_cpus: int | None = None
     #: The reservation that it names.
     reservation: str = ""
+    #: Most leaf switches, and until when (None = for ever) it waits for so few.
+    switches: tuple[int, float | None] | None = None
 
 
 def count_of(job: JobView, part: PartitionView) -> Count:
@@ -87,6 +89,7 @@ def class_of(job: JobView, part: PartitionView, *, by_user: bool = False) -> Cla
         alone=by_user and (job.exclusive_user or part.exclusive_user),
         most_cpus=part.max_cpus_per_node,
         reservation=job.reservation,
+        switches=None if job.switches is None else (job.switches, job.switches_until),
     )
 
 

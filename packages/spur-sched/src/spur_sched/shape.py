@@ -19,6 +19,7 @@ from spur_sched.need import MANY
 from spur_sched.rules import Class, Why
 from spur_sched.sharing import capped
 from spur_sched.spread import Count, Offer, choose, in_a_row, rows, with_features
+from spur_sched.topology.picking import pick
 
 _NOTHING: Final[GresMap] = {}
 #: The least room of a column for the job's time.
@@ -61,6 +62,7 @@ class Shape:
         "failed",
         "ground",
         "missing",
+        "networked",
         "picky",
         "required",
         "restricted",
@@ -98,6 +100,8 @@ class Shape:
             or counts.fewest
             or self.restricted
         )
+        #: On which switches its nodes are matters.
+        self.networked = ground.network is not None and counts.max_nodes > 1
         #: Of each alternative of the constraint: no earlier node holds it.
         self._cursor: dict[int, int] = {}
 
@@ -110,7 +114,7 @@ class Shape:
             not ground.columns.views[at].known for at in ground.columns.makes
         ):
             return False
-        if not self.picky and not len(self._excluded):
+        if not self.picky and not len(self._excluded) and not (self.networked and ground.apart):
             return ground.enough(pool, self.demand.need, count, up_only=up_only)
         columns = ground.columns
         named = self._allowed(pool.named)
@@ -140,7 +144,7 @@ class Shape:
             return False
         if self.demand.total and not self._total_there(nodes, count.max_nodes):
             return False
-        return self._choose(offers) is not None
+        return self._choose(offers, math.inf) is not None
 
     def _total_there(self, nodes: Ints, most: int) -> bool:
         """Whether the roomiest nodes have the number asked for the whole job."""
@@ -199,7 +203,7 @@ class Shape:
             where, tasks = self._beside(where, tasks)
         if len(where) < count.min_nodes:
             return None
-        if self.picky:
+        if self.picky or self.networked:
             return self.pick(where.tolist(), tasks.tolist(), tree, self._now_room(end), now)
         return _pick(count, where, tasks)
 
@@ -304,7 +308,7 @@ class Shape:
         """The choice among nodes (column -> tasks) at a later instant."""
         nodes = sorted(active)
         tasks = [active[at] for at in nodes]
-        if self.picky:
+        if self.picky or self.networked:
             return self.pick(nodes, tasks, tree, room, start)
         return _pick(self.counts, np.array(nodes, dtype=np.int64), np.array(tasks, dtype=np.int64))
 
@@ -322,14 +326,23 @@ class Shape:
             return None
         if self.demand.total:
             return self._pick_total(offers, room)
-        return self._choose(offers)
+        return self._choose(offers, start)
 
-    def _choose(self, offers: list[Offer]) -> list[tuple[int, int]] | None:
+    def _choose(self, offers: list[Offer], start: float) -> list[tuple[int, int]] | None:
         """The choice among offers, in the order and the row that the job or its partition wants."""
         if self.wanted.contiguous:
             return in_a_row(self.counts, offers, self.ground.places())
         if self.wanted.by_load:
             offers = sorted(offers, key=lambda offer: self._load(offer.at))
+        if self.networked and self.ground.network is not None:
+            switches = self.wanted.switches
+            most = None
+            if switches is not None and (switches[1] is None or start < switches[1]):
+                most = switches[0]
+            near = pick(self.ground.network, offers, self.ground.switch_of, self.counts, most)
+            if near is None:
+                return None
+            offers = near
         return choose(self.counts, offers)
 
     def _load(self, at: int) -> int:

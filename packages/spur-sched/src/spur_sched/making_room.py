@@ -1,0 +1,255 @@
+"""Preemption within one pass: who makes room for a job, and that nobody else gets that room.
+
+Room that is on its way (of attempts that are ending, or that this pass ends) is not free yet.  It stands in
+the timeline as taken until it is expected, and here, by node, for those who may count on it: a job that
+fits with it waits for it, and whatever else the job takes on those nodes is taken at once.  Room of
+attempts that are suspended for others is there already; whoever may push them aside starts on it at once.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from spur_sched.api import JobView, Policy, Preemption, Running
+from spur_sched.columns import FOREVER, Ints, Vector
+from spur_sched.ground import Ground
+from spur_sched.preemption import Preemptor, candidates, choose, coming, freed
+from spur_sched.shape import Failures, Shape
+from spur_sched.timeline import OVERDUE_SECS
+
+#: (column, tasks)
+Chosen = list[tuple[int, int]]
+#: What a request must have in common with another one to be compared, and its sizes (see `shape.Failures`).
+Ask = tuple[tuple[object, ...], tuple[float, ...]]
+#: From the first signal to the last process, if it obeys.
+_ENDING_SECS: Final = 1.0
+
+
+class Held(NamedTuple):
+    """Room on one node that is on its way until `end`."""
+
+    vector: Vector
+    end: float
+
+
+class Fit(NamedTuple):
+    """Where a job would run, and what would be free then."""
+
+    chosen: Chosen
+    free: Ints
+
+
+class Made(NamedTuple):
+    """Room for a job.
+
+    Attributes:
+        now: it is there; the job is to be placed on `chosen`.
+        victims: to be ended or stopped for it.
+        at: when the room is expected.
+    """
+
+    chosen: Chosen
+    now: bool
+    victims: Preemption | None
+    at: float
+
+
+class MakingRoom:
+    """The attempts of a cluster during one pass."""
+
+    def __init__(self, ground: Ground, policy: Policy, running: Iterable[Running], now: float) -> None:
+        self._ground = ground
+        self._policy = policy
+        self._now = now
+        self._running = list(running)
+        #: Column -> what is on its way there.
+        self._coming: dict[int, list[Held]] = {}
+        self._meant = {one.room_for for one in self._running if one.room_for}
+        self._used: set[int] = set()
+        self._sorted: dict[tuple[str, int, str], list[Running]] = {}
+        self._in_vain: dict[tuple[object, ...], Failures] = {}
+        #: Work done, in looks at all nodes.
+        self.trials = 0
+        for one in coming(self._running, now):
+            self._used.add(one.job_id)
+            for at, vector in self._vectors(one):
+                self._coming.setdefault(at, []).append(Held(vector, self._end(one)))
+
+    def for_job(self, job: JobView, shape: Shape, ask: Ask) -> Made | None:
+        """Room for one run of the job that found none, or None; the room is taken.
+
+        A job that starts on it is placed by the caller, all else is kept here.
+        """
+        found = self._candidates(job, shape)
+        if not found and job.job_id not in self._meant:
+            return None
+        failures = self._in_vain.setdefault((*ask[0], job.qos), Failures(len(ask[1])))
+        if failures.cover(ask[1]):
+            return None
+        lent = [one for one in found if one.lent]
+        if lent:
+            awake = choose(lent, lambda some: self._nodes(shape, some, {}), self._policy)
+            if awake is not None:
+                return self._start(shape, awake)
+        if self._coming:
+            fit = self._fit(shape, (), self._coming)
+            if fit is not None:
+                return self._keep(job, shape, (), fit)
+        victims = choose(found, lambda some: self._nodes(shape, some, self._coming), self._policy)
+        if victims is None:
+            failures.add(ask[1])
+            return None
+        fit = self._fit(shape, victims, self._coming)
+        assert fit is not None
+        return self._keep(job, shape, victims, fit)
+
+    # -- who
+
+    def _candidates(self, job: JobView, shape: Shape) -> list[Running]:
+        view = self._ground.partitions[shape.wanted.partition]
+        key = (view.name, view.priority_tier, job.qos)
+        found = self._sorted.get(key)
+        if found is None:
+            preemptor = Preemptor(job.job_id, view.priority_tier, job.qos, view.nodes)
+            found = self._sorted[key] = candidates(preemptor, self._running, self._policy, self._now)
+        return [one for one in found if one.job_id not in self._used]
+
+    # -- whether it helps
+
+    def _nodes(
+        self, shape: Shape, victims: Sequence[Running], held: dict[int, list[Held]]
+    ) -> list[str] | None:
+        fit = self._fit(shape, victims, held)
+        if fit is None:
+            return None
+        views = self._ground.columns.views
+        return [views[at].name for at, _ in fit.chosen]
+
+    def _fit(self, shape: Shape, victims: Sequence[Running], held: dict[int, list[Held]]) -> Fit | None:
+        """Where the job would run with that room."""
+        self.trials += 1
+        ground = self._ground
+        columns, timeline = ground.columns, ground.timeline
+        free = columns.free.copy()
+        for at, items in held.items():
+            for item in items:
+                _add(free, at, item.vector)
+        for one in victims:
+            for at, vector in self._vectors(one):
+                _add(free, at, vector)
+        if timeline.promises:
+            # Promised room is nobody's to take: there it is as if nobody was pushed aside.
+            bound = timeline.promised & (timeline.first < self._now + shape.secs)
+            free[:, bound] = timeline.low[:, bound]
+        demand, count = shape.demand, shape.counts
+        for tree, pool in ground.pools(shape.wanted):
+            where = shape.member(pool).nonzero()[0]
+            where = where[demand.fitting(where, lambda row, at=where: free[row][at], max(1, count.each))]  # type: ignore[misc]
+            if len(where) < count.min_nodes:
+                continue
+            tasks = demand.tasks(where, lambda row, at=where: free[row][at])  # type: ignore[misc]
+            good = tasks >= max(1, count.each)
+            chosen = shape.pick(
+                where[good].tolist(), tasks[good].tolist(), tree, lambda at: free[:, at].tolist(), self._now
+            )
+            if chosen is not None:
+                return Fit(chosen, free)
+        return None
+
+    # -- what becomes of it
+
+    def _start(self, shape: Shape, victims: Sequence[Running]) -> Made:
+        """On CPUs that suspended attempts lent."""
+        fit = self._fit(shape, victims, {})
+        assert fit is not None
+        rooms = self._give_back(victims)
+        takes = self._takes(shape, fit)
+        for at, room in rooms.items():
+            left = _less(room, takes.get(at, ()))
+            if any(left):
+                # What it does not need stays theirs.
+                self._ground.timeline.put(at, self._now, FOREVER, self._summed(left))
+        return Made(fit.chosen, True, None, self._now)
+
+    def _keep(self, job: JobView, shape: Shape, victims: Sequence[Running], fit: Fit) -> Made:
+        """Nobody else gets the room, be it free already or on its way."""
+        put = self._ground.timeline.put
+        grace = max((one.grace_secs for one in victims if not one.lent), default=0)
+        gone = self._now + grace + _ENDING_SECS
+        rooms = self._give_back(victims)
+        takes = self._takes(shape, fit)
+        for at in sorted({*rooms, *takes}):
+            room = list(rooms.get(at, (0,) * self._ground.columns.rows))
+            at_last = gone
+            for item in self._coming.pop(at, ()):
+                put(at, self._now, item.end, _negative(item.vector))
+                room = [have + more for have, more in zip(room, item.vector, strict=True)]
+                at_last = max(at_last, item.end)
+            left = _less(room, takes.get(at, ()))
+            if any(left):
+                vector = self._summed(left)
+                put(at, self._now, at_last, vector)
+                self._coming[at] = [Held(vector, at_last)]
+            if at in takes:
+                put(at, self._now, self._now + shape.secs, takes[at])
+        ends = tuple(
+            (
+                one.job_id,
+                one.attempt,
+                one.preempt_mode,
+                one.grace_secs if one.preempt_mode != "suspend" else 0,
+            )
+            for one in victims
+            if not one.lent
+        )
+        return Made(fit.chosen, False, Preemption(job.job_id, ends) if ends else None, gone)
+
+    def _give_back(self, victims: Sequence[Running]) -> dict[int, list[int]]:
+        """Take the victims off their nodes; what they had there, by column."""
+        rooms: dict[int, list[int]] = {}
+        for one in victims:
+            self._used.add(one.job_id)
+            for at, vector in self._vectors(one):
+                self._ground.timeline.put(at, self._now, self._end(one), _negative(vector))
+                have = rooms.setdefault(at, [0] * self._ground.columns.rows)
+                rooms[at] = [held + more for held, more in zip(have, vector, strict=True)]
+        return rooms
+
+    def _takes(self, shape: Shape, fit: Fit) -> dict[int, Vector]:
+        shares = shape.shares(fit.chosen, lambda at: fit.free[:, at].tolist())
+        return {share.at: share.vector for share in shares}
+
+    def _vectors(self, one: Running) -> list[tuple[int, Vector]]:
+        columns = self._ground.columns
+        return [
+            (columns.at[share.node], columns.vector(share.cpus, share.memory_mb, share.gres))
+            for share in freed(one)
+            if share.node in columns.at
+        ]
+
+    def _summed(self, left: list[int]) -> Vector:
+        self._ground.columns.resum(left)
+        return tuple(left)
+
+    def _end(self, one: Running) -> float:
+        """As the timeline sees the attempt's end."""
+        if one.end is None or one.end == math.inf:
+            return FOREVER
+        return max(one.end, self._now + OVERDUE_SECS)
+
+
+def _add(free: Ints, at: int, vector: Vector) -> None:
+    for row, number in enumerate(vector):
+        if number:
+            free[row, at] += number
+
+
+def _less(room: Sequence[int], takes: Sequence[int]) -> list[int]:
+    """What is left of `room`, row by row, never below nothing."""
+    if not takes:
+        return list(room)
+    return [max(0, have - taken) for have, taken in zip(room or (0,) * len(takes), takes, strict=True)]
+
+
+def _negative(vector: Vector) -> Vector:
+    return tuple(-number for number in vector)
