@@ -125,8 +125,8 @@ class SnapshotBuilder:
             elif isinstance(event, ConfigChanged):
                 self._all_dirty = True
 
-    def cluster(self, cooling: frozenset[str] = frozenset()) -> View:
-        """Nodes and partitions without a queue."""
+    def fleet(self, cooling: frozenset[str] = frozenset()) -> View:
+        """Nodes and partitions alone, for what has nothing to do with time or with what runs."""
         state = self._site.ledger.state
         network = self._site.network.shape()
         if self._network[0] is not network:
@@ -152,6 +152,12 @@ class SnapshotBuilder:
             self._partitions = (known, {name: partition_view(p) for name, p in known.items()})
         view = View(state.applied, nodes, self._partitions[1], [])
         view._policy = self._network[1]
+        return view
+
+    def cluster(self, cooling: frozenset[str] = frozenset()) -> View:
+        """Everything but a queue."""
+        state = self._site.ledger.state
+        view = self.fleet(cooling)
         rules = running.Rules(self._site.settings.preempt_exempt_secs, self._site.priorities.of)
         view._running = running.running_views(state, self._attempts, rules)
         now = self._site.clock()

@@ -41,7 +41,7 @@ def require_feasible(site: Site, op: Submit) -> None:
     Raises:
         RequestError: Slurm's sentence for it.
     """
-    view = site.builder.cluster()
+    view = site.builder.fleet()
     if not any(view.partitions()[name].nodes for name in op.request.partitions):
         # Partitions whose nodes are yet to register: nobody can say what they will have.
         return
