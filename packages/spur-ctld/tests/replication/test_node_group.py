@@ -298,12 +298,13 @@ async def test_deadlines_travel_with_the_command(group, until) -> None:
     await until(lambda: follower._room.count == 0)
 
 
-async def test_a_leader_that_stops_leaves_forwarded_commands_unknown_or_done(group) -> None:
+async def test_a_leader_that_stops_leaves_forwarded_commands_unknown_or_done(group, until) -> None:
     await group.start()
     leader = await group.leader()
     follower = (await group.followers())[0]
+    before = leader.metrics().last_index
     writes = [asyncio.ensure_future(follower.propose(cmd, soon(15))) for cmd in numbered(300)]
-    await asyncio.sleep(0.01)
+    await until(lambda: leader.metrics().last_index > before)
     await group.stop(leader.member_id)
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     await group.leader()
