@@ -7,20 +7,22 @@ attempts that are suspended for others is there already; whoever may push them a
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from spur_sched.api import JobView, Policy, Preemption, Running
 from spur_sched.columns import FOREVER, Ints, Vector
 from spur_sched.ground import Ground
 from spur_sched.preemption import Preemptor, candidates, choose, coming, freed
-from spur_sched.shape import Failures, Shape
+from spur_sched.shape import Failures, Shape, Share
 from spur_sched.timeline import OVERDUE_SECS
 
 #: (column, tasks)
 Chosen = list[tuple[int, int]]
 #: What a request must have in common with another one to be compared, and its sizes (see `shape.Failures`).
 Ask = tuple[tuple[object, ...], tuple[float, ...]]
+#: (what the job would take, whether it starts now) -> whether it may.
+Allow = Callable[[Sequence[Share], bool], bool]
 #: From the first signal to the last process, if it obeys.
 _ENDING_SECS: Final = 1.0
 
@@ -75,10 +77,13 @@ class MakingRoom:
             for at, vector in self._vectors(one):
                 self._coming.setdefault(at, []).append(Held(vector, self._end(one)))
 
-    def for_job(self, job: JobView, shape: Shape, ask: Ask) -> Made | None:
+    def for_job(self, job: JobView, shape: Shape, ask: Ask, allow: Allow | None = None) -> Made | None:
         """Room for one run of the job that found none, or None; the room is taken.
 
         A job that starts on it is placed by the caller, all else is kept here.
+
+        Args:
+            allow: whether the job may have these shares, and whether it starts on them now.
         """
         found = self._candidates(job, shape)
         if not found and job.job_id not in self._meant:
@@ -90,10 +95,16 @@ class MakingRoom:
         if lent:
             awake = choose(lent, lambda some: self._nodes(shape, some, {}), self._policy)
             if awake is not None:
-                return self._start(shape, awake)
+                fit = self._fit(shape, awake, {})
+                assert fit is not None
+                if allow is not None and not allow(self._shares(shape, fit), True):
+                    return None
+                return self._start(shape, awake, fit)
         if self._coming:
             fit = self._fit(shape, (), self._coming)
             if fit is not None:
+                if allow is not None and not allow(self._shares(shape, fit), False):
+                    return None
                 return self._keep(job, shape, (), fit)
         victims = choose(found, lambda some: self._nodes(shape, some, self._coming), self._policy)
         if victims is None:
@@ -101,6 +112,8 @@ class MakingRoom:
             return None
         fit = self._fit(shape, victims, self._coming)
         assert fit is not None
+        if allow is not None and not allow(self._shares(shape, fit), False):
+            return None
         return self._keep(job, shape, victims, fit)
 
     # -- who
@@ -142,15 +155,21 @@ class MakingRoom:
             bound = timeline.promised & (timeline.first < self._now + shape.secs)
             free[:, bound] = timeline.low[:, bound]
         demand, count = shape.demand, shape.counts
+        closed = ground.closed(shape.wanted.reservation)
         for tree, pool in ground.pools(shape.wanted):
             where = shape.member(pool).nonzero()[0]
+            if closed is not None:
+                where = where[closed.until[where] >= self._now + shape.secs]
             where = where[demand.fitting(where, lambda row, at=where: free[row][at], max(1, count.each))]  # type: ignore[misc]
             if len(where) < count.min_nodes:
                 continue
             tasks = demand.tasks(where, lambda row, at=where: free[row][at])  # type: ignore[misc]
             good = tasks >= max(1, count.each)
+            where, tasks = where[good], tasks[good]
+            if shape.restricted:
+                where, tasks = shape.beside(where, tasks)
             chosen = shape.pick(
-                where[good].tolist(), tasks[good].tolist(), tree, lambda at: free[:, at].tolist(), self._now
+                where.tolist(), tasks.tolist(), tree, lambda at: free[:, at].tolist(), self._now
             )
             if chosen is not None:
                 return Fit(chosen, free)
@@ -158,10 +177,8 @@ class MakingRoom:
 
     # -- what becomes of it
 
-    def _start(self, shape: Shape, victims: Sequence[Running]) -> Made:
+    def _start(self, shape: Shape, victims: Sequence[Running], fit: Fit) -> Made:
         """On CPUs that suspended attempts lent."""
-        fit = self._fit(shape, victims, {})
-        assert fit is not None
         rooms = self._give_back(victims)
         takes = self._takes(shape, fit)
         for at, room in rooms.items():
@@ -215,9 +232,11 @@ class MakingRoom:
                 rooms[at] = [held + more for held, more in zip(have, vector, strict=True)]
         return rooms
 
+    def _shares(self, shape: Shape, fit: Fit) -> list[Share]:
+        return shape.shares(fit.chosen, lambda at: fit.free[:, at].tolist())
+
     def _takes(self, shape: Shape, fit: Fit) -> dict[int, Vector]:
-        shares = shape.shares(fit.chosen, lambda at: fit.free[:, at].tolist())
-        return {share.at: share.vector for share in shares}
+        return {share.at: share.vector for share in self._shares(shape, fit)}
 
     def _vectors(self, one: Running) -> list[tuple[int, Vector]]:
         columns = self._ground.columns

@@ -200,7 +200,7 @@ class Shape:
         if not good.all():
             where, tasks = where[good], tasks[good]
         if self.restricted:
-            where, tasks = self._beside(where, tasks)
+            where, tasks = self.beside(where, tasks)
         if len(where) < count.min_nodes:
             return None
         if self.picky or self.networked:
@@ -262,7 +262,7 @@ class Shape:
             tasks[place] = demand.holds(at, room)
         return where, tasks
 
-    def _beside(self, where: Ints, tasks: Ints) -> tuple[Ints, Ints]:
+    def beside(self, where: Ints, tasks: Ints) -> tuple[Ints, Ints]:
         """The nodes whose users and whose other jobs of the partition leave room, and tasks for each."""
         ground, wanted = self.ground, self.wanted
         sharing, free = ground.sharing, ground.columns.free
