@@ -6,9 +6,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from spur_core import reasons
 from spur_sched.api import Running, Window
 from spur_sched.columns import CPUS, Bools, Columns, Floats
 from spur_sched.reservations.shade import Shade
+from spur_sched.reservations.shade import why as shade_why
+from spur_sched.rules import Why
 
 #: (from, to) in order.
 Spans = tuple[tuple[float, float], ...]
@@ -91,6 +94,20 @@ class Kept:
             away[at] = spans
             until[at] = shade.free_until(names[at], now, reservation)
         return Closed(until, away, opened, self._parts)
+
+    def leaves(self, reservation: str, named: Bools, end: float) -> int:
+        """How many of these columns a run from now to `end` may use."""
+        until = self.of(reservation).until
+        return int((named & ((until >= end) | (until == math.inf))).sum())
+
+    def why(self, reservation: str, named: Bools, end: float) -> Why:
+        """For a job that they keep off so many of these columns that it cannot start."""
+        if reservation:
+            return Why(reasons.RESERVATION)
+        until = self.of("").until
+        closed = (named & (until < end)).nonzero()[0].tolist()
+        views = self._columns.views
+        return Why(*shade_why(self.shade, [views[at].name for at in closed], self._now, end))
 
     def clip(self, reservation: str, at: int, room: list[int], start: float, end: float) -> list[int]:
         """The room of a column without the CPUs that reservations keep from the job."""

@@ -436,7 +436,21 @@ class Planner:
                 self._promise(job, opened, math.inf, 0)
             elif conservative and self._tested < self.policy.bf_max_job_test:
                 self._promise(job, opened, self.now + self.policy.bf_window, self.policy.bf_resolution)
-        return _RESOURCES if fresh else _PRIORITY
+        return self._kept_out(opened[0]) or (_RESOURCES if fresh else _PRIORITY)
+
+    def _kept_out(self, shape: Shape) -> Why | None:
+        """What others have a claim to, where that alone is why the job cannot start."""
+        if self._short:
+            return Why(reasons.LICENSES)
+        if not self.ground.kept:
+            return None
+        least = shape.counts.min_nodes
+        end = end_of(self.now, shape.secs)
+        kept, reservation = self.ground.kept, shape.wanted.reservation
+        pools = [pool for _, pool in self.ground.pools(shape.wanted) if int(pool.member.sum()) >= least]
+        if not pools or any(kept.leaves(reservation, pool.member, end) >= least for pool in pools):
+            return None
+        return kept.why(reservation, pools[0].member, end)
 
     def _promise(self, job: JobView, opened: tuple[Shape, ...], horizon: float, resolution: int) -> None:
         """Keep the room that the job will have earliest."""
