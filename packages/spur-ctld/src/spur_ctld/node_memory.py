@@ -58,23 +58,10 @@ class NodeMemory:
         self._cool_until: dict[str, float] = {}
         self._missing: dict[tuple[str, RuntimeId], float] = {}
         self._lists: dict[str, _List] = {}
-        self._to_register: set[str] = set()
 
     def start(self, nodes: Iterable[str], now: float) -> None:
         """Nobody is silent yet."""
         self.beats = dict.fromkeys(nodes, now)
-
-    def ask_again(self, nodes: Iterable[str]) -> None:
-        """What these nodes said of themselves was not kept in full: each is to register again."""
-        self._to_register.update(nodes)
-
-    def must_register(self, node: str) -> bool:
-        """Whether the node is asked to register again."""
-        return node in self._to_register
-
-    def registered(self, node: str) -> None:
-        """It has."""
-        self._to_register.discard(node)
 
     def heard(self, node: str, now: float) -> None:
         """A sign of life."""

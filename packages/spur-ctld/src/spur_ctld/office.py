@@ -84,7 +84,7 @@ class Office:
         self.effects = Effects(
             ledger, self.launcher, self.fencer, self.steps, self.suspender, self.warner, grew
         )
-        self.upgrade = Upgrade(ledger, members, clock, self._raised)
+        self.upgrade = Upgrade(ledger, members, clock, self._configure)
 
     def _cool(self, node: str) -> None:
         seconds = self._site.settings.cooldown_secs
@@ -102,8 +102,7 @@ class Office:
             SpurError: the configuration could not be recorded.
         """
         site = self._site
-        if await self.upgrade.look():
-            self.memory.ask_again(site.ledger.state.nodes)
+        await self.upgrade.look()
         await self._configure()
         if self._history is not None and not self._over:
             await self._history.start()
@@ -130,11 +129,6 @@ class Office:
         if differs(fitted, state):
             await site.ledger.commit(op)
             log.info("configured partitions=%d nodes=%d", len(op.partitions), len(op.nodes))
-
-    async def _raised(self) -> None:
-        """Every controller knows more than when the term began: nodes and configuration are told in full."""
-        self.memory.ask_again(self._site.ledger.state.nodes)
-        await self._configure()
 
     def leave(self) -> None:
         """At once: this controller leads no longer, no order leaves from here any more."""

@@ -4,7 +4,6 @@ A member that is away keeps the group where it is: what it runs when it comes ba
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -30,7 +29,7 @@ class Upgrade:
     """Raises the group's command version in one term.
 
     Args:
-        raised: called after each raise: what was held back can be proposed.
+        raised: called after each raise, until it ends well: what was held back can be proposed.
     """
 
     def __init__(
@@ -46,18 +45,17 @@ class Upgrade:
         self._raised = raised
         self._task: asyncio.Task[None] | None = None
 
-    async def look(self) -> bool:
-        """Raise the version if that is possible; whether it was raised.
+    async def look(self) -> None:
+        """Raise the version if that is possible.
 
         Raises:
             SpurError: it could not be recorded.
         """
         to, used = min(common(self._members()), versions.known()), self._ledger.state.command_version
         if to <= used:
-            return False
+            return
         await self._ledger.commit(RaiseCommandVersion(at=self._clock(), to=to))
         log.info("command_version_raised to=%d from=%d", to, used)
-        return True
 
     def start(self) -> None:
         """Look again and again until there is nothing more to raise."""
@@ -71,8 +69,15 @@ class Upgrade:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while self._ledger.state.command_version < versions.known():
+        told = self._ledger.state.command_version
+        while told < versions.known():
             await asyncio.sleep(_LOOK_SECS)
-            with contextlib.suppress(SpurError):
-                if await self.look():
+            try:
+                await self.look()
+                # Also when nobody could tell how the last look ended.
+                used = self._ledger.state.command_version
+                if used > told:
                     await self._raised()
+                    told = used
+            except SpurError as error:
+                log.info("upgrade_waits error=%r", error.text)

@@ -72,8 +72,6 @@ class AgentCalls:
         now = site.clock()
         said = msgspec.structs.replace(node_record(request, peer_host(PEER.get())), holder=claim.holder)
         before = site.ledger.state.nodes.get(request.node)
-        # Before the commit: if what was said is cut short, the raise that comes after it asks again.
-        site.memory.registered(request.node)
         await site.ledger.commit(
             ops.NodeRegister(at=now, node=overlay(said, site.settings.nodes), held_by=claim.held_by)
         )
@@ -105,7 +103,8 @@ class AgentCalls:
         node = site.ledger.state.nodes.get(request.node)
         if node is None or node.avail is NodeAvail.UNKNOWN or node.boot_id != request.boot_id:
             return pb.HeartbeatResponse(register_again=True)
-        if site.memory.must_register(request.node):
+        if (node.registered_at or 0.0) < site.ledger.state.raised_at:
+            # What it said then was not kept in full.
             return pb.HeartbeatResponse(register_again=True)
         site.memory.heard(request.node, site.monotonic())
         site.memory.loads[request.node] = Load(request.cpu_load, request.free_memory_mb)

@@ -71,6 +71,8 @@ class ClusterState:
         self.time = 0.0
         #: The version of operations that the group uses: every member applies it.
         self.command_version = versions.FIRST
+        #: When it rose to that; nodes that registered before may have said more than was kept.
+        self.raised_at = 0.0
         # Derived.
         self.pending: set[int] = set()
         self.active: set[int] = set()

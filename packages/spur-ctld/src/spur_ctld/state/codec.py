@@ -35,6 +35,7 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     settings: Settings
     time: float = 0.0
     command_version: int = versions.FIRST
+    raised_at: float = 0.0
 
 
 class Jobs(msgspec.Struct, frozen=True, tag="jobs"):
@@ -145,6 +146,7 @@ def restore(chunks: Iterable[bytes]) -> ClusterState:
                     f" {versions.known()}"
                 )
             state.command_version = chunk.command_version
+            state.raised_at = chunk.raised_at
             state.applied = chunk.applied
             state.next_job_id = chunk.next_job_id
             state.acct_seq = chunk.acct_seq
@@ -184,6 +186,7 @@ def _head(state: ClusterState) -> Head:
         state.settings,
         state.time,
         state.command_version,
+        state.raised_at,
     )
 
 

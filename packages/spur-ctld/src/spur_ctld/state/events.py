@@ -61,12 +61,6 @@ class PreemptRequested(NamedTuple):
     attempt: int
 
 
-class VersionRaised(NamedTuple):
-    """The group uses newer operations from now on."""
-
-    to: int
-
-
 class ReservationChanged(NamedTuple):
     """A reservation came, changed or went."""
 
@@ -106,7 +100,6 @@ Event = (
     | StepChanged
     | SuspendRequested
     | PreemptRequested
-    | VersionRaised
     | ReservationChanged
     | RoomFreed
     | NodeChanged

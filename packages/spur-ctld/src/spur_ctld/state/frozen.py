@@ -32,6 +32,7 @@ class FrozenState(Iterator[bytes]):
         still.applied = state.applied
         still.time = state.time
         still.command_version = state.command_version
+        still.raised_at = state.raised_at
         self._still = still
         self._chunks: Iterator[bytes] | None = None
 
@@ -57,6 +58,7 @@ class FrozenState(Iterator[bytes]):
             still.acct_seq,
             still.settings,
             command_version=still.command_version,
+            raised_at=still.raised_at,
         )
         found.update(_encoder.encode(head))
         tables: list[dict[Any, Any]] = [

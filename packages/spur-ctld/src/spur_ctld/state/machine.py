@@ -27,7 +27,7 @@ from spur_ctld.state import (
 )
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.endings import finish
-from spur_ctld.state.events import Event, JobChanged, VersionRaised
+from spur_ctld.state.events import Event, JobChanged
 from spur_ctld.state.records import Job
 
 __all__ = ["ClusterState", "apply"]
@@ -110,7 +110,7 @@ def _raise_version(state: ClusterState, op: ops.RaiseCommandVersion) -> ops.Done
     """Never back: two leaders may have proposed it."""
     if op.to > state.command_version:
         state.command_version = op.to
-        state.emit(VersionRaised(op.to))
+        state.raised_at = op.at
     return ops.Done()
 
 
