@@ -15,7 +15,7 @@ from spur_ctld.ledger import Ledger
 from spur_ctld.priority_rules import PriorityRules
 from spur_ctld.scheduling.catalog import Catalog
 from spur_ctld.state import resv_gate
-from spur_ctld.state.accounting_rows import add_gres, requested_tres
+from spur_ctld.state.accounting_rows import add_gres, requested_cpus, requested_tres
 from spur_ctld.state.events import ConfigChanged, Event, NodeChanged, StateReplaced
 from spur_ctld.state.records import UNLIMITED, Job, Partition, Request
 from spur_sched.priority import basic, multifactor
@@ -111,7 +111,8 @@ class Priorities:
             return base
         if not self.rules.multifactor:
             return self._simple(base, request, now)
-        facts = [_facts(request, name, now, now) for name in request.partitions]
+        measured = bool(self.rules.rules.weights.tres)
+        facts = [_facts(request, name, now, now, measured=measured) for name in request.partitions]
         share = self._shares.factor(request.user, request.account)
         return max((self._breakdown(one, share).priority for one in facts), default=1)
 
@@ -187,10 +188,13 @@ class Priorities:
         queue = [job for job in jobs if job.priority and not job.priority_given]
         since = [self._since(job) for job in queue]
         factor = self._shares.factor
+        shares = [0.0] * len(queue)
+        if self.rules.rules.weights.fairshare:
+            shares = [factor(job.request.user, job.request.account) for job in queue]
         found = multifactor.priorities(
             [self._still_of(job) for job in queue],
             since,
-            [factor(job.request.user, job.request.account) for job in queue],
+            shares,
             self.rules.rules,
             self._at,
         ).tolist()
@@ -214,7 +218,13 @@ class Priorities:
 
     def _facts_of(self, job: Job, partition: str) -> Facts:
         since = self._since(job)
-        return _facts(job.request, partition, job.submit_at, since if math.isfinite(since) else None)
+        return _facts(
+            job.request,
+            partition,
+            job.submit_at,
+            since if math.isfinite(since) else None,
+            measured=bool(self.rules.rules.weights.tres),
+        )
 
     def _since(self, job: Job) -> float:
         """From when on its age counts, inf while it does not."""
@@ -266,16 +276,20 @@ class Priorities:
         return changed
 
 
-def _facts(request: Request, partition: str, submit_at: float, since: float | None) -> Facts:
-    amounts = requested_tres(request)
-    names, any_will_do = resv_gate.licenses(request.licenses)
-    tres = {name: float(amount) for name, amount in amounts.items()}
-    if not any_will_do:
-        tres |= {f"license/{name}": float(count) for name, count in names}
+def _facts(
+    request: Request, partition: str, submit_at: float, since: float | None, *, measured: bool
+) -> Facts:
+    """What a priority goes by; without its TRES unless they are `measured`."""
+    tres: dict[str, float] = {}
+    if measured:
+        tres = {name: float(amount) for name, amount in requested_tres(request).items()}
+        names, any_will_do = resv_gate.licenses(request.licenses)
+        if not any_will_do:
+            tres |= {f"license/{name}": float(count) for name, count in names}
     return Facts(
         submit_at=submit_at,
         accrue_at=since,
-        cpus=amounts["cpu"],
+        cpus=requested_cpus(request),
         min_nodes=request.min_nodes,
         partition=partition,
         time_limit=None if request.time_limit is None else _minutes(request.time_limit),
