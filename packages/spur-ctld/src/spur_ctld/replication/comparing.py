@@ -30,6 +30,7 @@ class Comparing:
 
     Args:
         match: the last entry that a member acknowledged to this leader; 0 when this member does not lead.
+        term: the present one here.
         wall: seconds since the epoch.
         secs: between two rounds.
     """
@@ -41,6 +42,7 @@ class Comparing:
         book: DigestBook,
         others: Sequence[Member],
         match: Callable[[int], int],
+        term: Callable[[], int],
         clocks: Clocks,
         wall: Callable[[], float],
         secs: float,
@@ -50,6 +52,7 @@ class Comparing:
         self._book = book
         self._others = others
         self._match = match
+        self._term = term
         self._clocks = clocks
         self._wall = wall
         self._secs = secs
@@ -98,7 +101,9 @@ class Comparing:
         else:
             self._clocks.measured(member, asked, reply.hello.wall_clock, self._loop.time() - began)
             self._book.heard(member, unwired(reply.digests))
-            if reply.last_index < match and self._match(member) >= match:
+            # One of a newer term may have dropped, for a new leader, what was never committed.
+            same = self._match(member) >= match and reply.term <= self._term()
+            if same and reply.last_index < match:
                 self._miss(member, match, reply.last_index)
             elif reply.last_index >= self._forgot.get(member, 0):
                 self._forgot.pop(member, None)

@@ -227,6 +227,7 @@ class Node:
             shared.digests,
             others,
             self._core.match,
+            lambda: self._core.term,
             clocks,
             self._wall,
             self._limits.compare_secs,
