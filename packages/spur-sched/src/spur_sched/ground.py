@@ -93,9 +93,15 @@ class Ground:
         """The leaf switch of a column, "" = none."""
         return self.columns.views[at].switch
 
+    def only(self, places: Iterable[int]) -> Bools:
+        """These columns."""
+        found: Bools = np.zeros(self.columns.size, dtype=np.bool_)
+        found[list(places)] = True
+        return found
+
     def closed(self, reservation: str) -> Closed | None:
         """What is closed to jobs that name this reservation; None = nothing is to anybody."""
-        return self.kept.of(reservation) if self.kept else None
+        return self.kept.of(reservation) if self.kept or reservation else None
 
     def share(self, queue: Iterable[JobView]) -> None:
         """Who may be beside whom, for the jobs of this queue."""

@@ -100,6 +100,10 @@ class Kept:
         until = self.of(reservation).until
         return int((named & ((until >= end) | (until == math.inf))).sum())
 
+    def leaves_all(self, reservation: str, named: Bools, end: float) -> bool:
+        """Whether a run from now to `end` may use each of these columns."""
+        return self.leaves(reservation, named, end) == int(named.sum())
+
     def why(self, reservation: str, named: Bools, end: float) -> Why:
         """For a job that they keep off so many of these columns that it cannot start."""
         if reservation:

@@ -442,13 +442,18 @@ class Planner:
         """What others have a claim to, where that alone is why the job cannot start."""
         if self._short:
             return Why(reasons.LICENSES)
-        if not self.ground.kept:
+        if not self.ground.kept and not shape.wanted.reservation:
             return None
         least = shape.counts.min_nodes
         end = end_of(self.now, shape.secs)
         kept, reservation = self.ground.kept, shape.wanted.reservation
         pools = [pool for _, pool in self.ground.pools(shape.wanted) if int(pool.member.sum()) >= least]
-        if not pools or any(kept.leaves(reservation, pool.member, end) >= least for pool in pools):
+        if not pools:
+            return None
+        required = self.ground.only(shape.required or ())
+        if not kept.leaves_all(reservation, required, end):
+            return kept.why(reservation, required, end)
+        if any(kept.leaves(reservation, pool.member, end) >= least for pool in pools):
             return None
         return kept.why(reservation, pools[0].member, end)
 

@@ -82,10 +82,7 @@ class Shade:
         partial = [
             window
             for window in self._by_node.get(node, ())
-            if window.cpus is not None
-            and window.name != reservation
-            and window.start < end
-            and start < window.end
+            if window.cpus is not None and window.name != reservation and _meets(window, start, end)
         ]
         edges.update(window.start for window in partial if window.start > start)
         return max(
@@ -107,7 +104,7 @@ class Shade:
     def maintained(self, nodes: Iterable[str], start: float, end: float) -> bool:
         """Whether maintenance is what keeps a run between the two instants off one of the nodes."""
         return any(
-            window.maintenance and window.start < end and start < window.end
+            window.maintenance and _meets(window, start, end)
             for node in nodes
             for window in self._by_node.get(node, ())
         )
@@ -130,7 +127,7 @@ class Shade:
             for windows in self._own.values()
             for window in windows
             for license_, count in window.licenses
-            if license_ == name and window.name != reservation and window.start < end and start < window.end
+            if license_ == name and window.name != reservation and _meets(window, start, end)
         ]
         edges = {start, *(window.start for window, _ in keeping if window.start > start)}
         return max(
@@ -147,6 +144,11 @@ def why(shade: Shade, nodes: Iterable[str], start: float, end: float) -> tuple[s
 
 MAINTENANCE = f"{reasons.REQ_NODE_NOT_AVAIL}, Reserved for maintenance"
 RESERVED = f"{reasons.REQ_NODE_NOT_AVAIL}, May be reserved for other job"
+
+
+def _meets(window: Window, start: float, end: float) -> bool:
+    """Whether it holds at some instant from `start`, which counts, to `end`."""
+    return window.start <= start < window.end or start < window.start < end
 
 
 def _merged(spans: Iterable[Span]) -> tuple[Span, ...]:
