@@ -427,3 +427,26 @@ async def test_changes(cluster):
     ) == ("Reservation request lacks users, groups or accounts")
     await update(cluster, flags=pb.ListChange(remove=["DAILY"]))
     assert "only one that repeats" in await refused(update(cluster, skip=True))
+
+
+async def test_the_next_leader_takes_them_up(trio):
+    """Made at a follower, ended by whoever leads then."""
+    leader = trio.leader
+    agent = await trio.add_agent("n1")
+    trio.ask(trio.followers[0])
+    await create(trio, start_at=trio.clock.time(), duration_secs=600, flags=["daily"])
+    assert set(await listed(trio)) == {"r"}
+    trio.ask(leader)
+    job = await trio.submit(reservation="r", time_limit_secs=300)
+    await trio.in_state(job, JobState.RUNNING)
+    await trio.even()
+    await trio.kill(leader)
+    await trio.led()
+    start = trio.state.reservations["r"].start_at
+    assert trio.state.jobs[job].reservation == "r"
+    trio.clock.ahead += 601
+    await reach(lambda: trio.controller.leadership.open)
+    await trio.beat(agent)
+    await tick(trio)
+    assert trio.state.reservations["r"].start_at > start
+    assert trio.state.jobs[job].time_signalled_at is not None

@@ -69,6 +69,8 @@ def of_job(job: "common_pb2.JobInfo", given: frozenset[str]) -> dict[str, str]:
         "JOB_ACCOUNT": job.account,
         "JOB_QOS": job.qos,
         "JOB_COMMENT": job.comment,
+        "JOB_RESERVATION": job.reservation,
+        "JOB_LICENSES": job.licenses_alloc,
         "JOB_START_TIME": str(int(job.start_at)) if job.HasField("start_at") else "",
         "JOB_END_TIME": str(int(job.end_at)) if job.HasField("end_at") else "",
         "JOB_DEPENDENCY": job.dependency,
