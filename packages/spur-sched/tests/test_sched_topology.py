@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from spur_sched.api import Policy
+from spur_sched.feasible import feasible
 from spur_sched.plan import plan
 
 NOW = 1_000_000.0
@@ -61,6 +62,17 @@ def test_what_nothing_joins_never_runs_together(cluster: Any, job: Any) -> None:
     found = cluster("....", [job(1, min_nodes=3)], apart)
     assert started(found) == {}
     assert found.waiting[0].reason == "BadConstraints"
+
+
+def test_what_nothing_joins_is_refused_at_once(node: Any, part: Any, job: Any) -> None:
+    nodes = [node(f"n{at}", switch=f"s{at // 2}") for at in range(4)]
+    parts = {"main": part("main", nodes)}
+    apart = (("s0", ""), ("s1", ""))
+    assert feasible(job(1, min_nodes=2), nodes, parts, apart) is None
+    found = feasible(job(1, min_nodes=3), nodes, parts, apart)
+    assert found is not None
+    assert found.text == "Requested node configuration is not available"
+    assert feasible(job(1, min_nodes=3), nodes, parts) is None
 
 
 def test_tasks_over_few_switches(cluster: Any, job: Any) -> None:

@@ -1,7 +1,7 @@
 """Could a request ever run on the nodes there are?  Asked at submit, answered as Slurm does.  Pure."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from spur_core.errors import GrammarError
@@ -20,12 +20,18 @@ NODES_ELSEWHERE: Final = Infeasible("Requested nodes not in this partition", _CO
 
 
 def feasible(
-    job: JobView, nodes: Iterable[NodeView], partitions: Mapping[str, PartitionView]
+    job: JobView,
+    nodes: Iterable[NodeView],
+    partitions: Mapping[str, PartitionView],
+    switches: Sequence[tuple[str, str]] = (),
 ) -> Infeasible | None:
     """None when one of the job's partitions could run it with all its nodes up and empty.
 
     Limits of partitions (time, node counts) are no reason here: they can be changed, and such a job
     waits.  A node that never registered is believed to be able to do anything.
+
+    Args:
+        switches: the network, as `Policy.topology` has it.
 
     Returns:
         The obstacle in the first partition otherwise.
@@ -34,14 +40,16 @@ def feasible(
     first: Infeasible | None = None
     for name in job.partitions:
         part = partitions.get(name)
-        obstacle = NO_PARTITION if part is None else _in_partition(job, known, part)
+        obstacle = NO_PARTITION if part is None else _in_partition(job, known, part, switches)
         if obstacle is None:
             return None
         first = first or obstacle
     return first or NO_PARTITION
 
 
-def _in_partition(job: JobView, nodes: list[NodeView], part: PartitionView) -> Infeasible | None:
+def _in_partition(
+    job: JobView, nodes: list[NodeView], part: PartitionView, switches: Sequence[tuple[str, str]]
+) -> Infeasible | None:
     members = [node for node in nodes if node.name in part.nodes]
     if not job.nodelist <= part.nodes:
         return NODES_ELSEWHERE
@@ -57,6 +65,7 @@ def _in_partition(job: JobView, nodes: list[NodeView], part: PartitionView) -> I
     # Whoever may use nodes now does not matter, and the partition's node limits may change.
     ground = Ground(members, {part.name: part}, 0.0)
     ground.share(())
+    ground.connect(switches)
     for _ in ground.build():
         pass
     need = need_in(job, part)

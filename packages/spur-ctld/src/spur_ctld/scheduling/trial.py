@@ -45,7 +45,7 @@ def require_feasible(site: Site, op: Submit) -> None:
     if not any(view.partitions()[name].nodes for name in op.request.partitions):
         # Partitions whose nodes are yet to register: nobody can say what they will have.
         return
-    obstacle = feasible(job_view(op, site.clock()), view.nodes(), view.partitions())
+    obstacle = feasible(job_view(op, site.clock()), view.nodes(), view.partitions(), view.policy().topology)
     if obstacle is not None:
         error = RequestError(obstacle.text)
         error.code = obstacle.code
