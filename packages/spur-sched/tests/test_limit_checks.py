@@ -435,8 +435,8 @@ class TestOnePass:
         """Node n1 holds a job already: another one there adds no node, one on n2 does."""
         checker = Checker(tables(qos=[Qos("normal", group=GroupLimits(tres={"node": 1}))]), [running()], NOW)
         assert checker.admit(job()) is None
-        (budget,) = checker.budgets(job())
-        assert (budget.nodes, budget.fresh) == (frozenset({"n1"}), 0)
+        near = checker.near(job())
+        assert (near.nodes, near.fresh, near.over.reason) == (frozenset({"n1"}), 0, "QOSGrpNodeLimit")
         assert checker.charge(job(), place(job(), share("n2"))).reason == "QOSGrpNodeLimit"
         assert checker.charge(job(), place(job(), share("n1"))) is None
 
@@ -450,12 +450,21 @@ class TestOnePass:
         checker.refund(job(2), place(job(2)))
         assert checker.charge(job(3), place(job(3), share("n2"))) is None
 
-    def test_budgets_are_only_for_whom_they_bind(self):
-        which = tables(assoc(group=GroupLimits(tres={"node": 5})))
-        assert Checker(which, [], NOW).budgets(job()) == ()
-        wide = job(min_nodes=4, max_nodes=6)
-        assert [budget.fresh for budget in Checker(which, [], NOW).budgets(wide)] == [5]
-        assert Checker(Tables(), [], NOW).budgets(job()) == ()
+    def test_who_has_to_stay_near(self):
+        which = tables(
+            assoc(group=GroupLimits(tres={"node": 5})),
+            qos=[Qos("normal", user=ShareLimits(tres={"node": 6}))],
+        )
+        assert Checker(which, [], NOW).near(job()) is None
+        wide = job(min_nodes=6, max_nodes=6)
+        assert Checker(which, [], NOW).near(wide).fresh == 5
+        live = [running(shares=[share(f"n{number}") for number in range(4)])]
+        live += [running(job_id=901, account="biology", shares=[share(f"m{number}") for number in range(2)])]
+        near = Checker(which, live, NOW).near(job(min_nodes=2, max_nodes=2))
+        # The user's six of the QOS are used up; the association has one left, on its own four.
+        assert (near.fresh, near.over.reason) == (0, "QOSMaxNodePerUserLimit")
+        assert near.nodes == {"n0", "n1", "n2", "n3"}
+        assert Checker(Tables(), [], NOW).near(job()) is None
 
     def test_an_endless_job_is_let_go_without_a_trace(self):
         which = tables(assoc(group=GroupLimits(tres_run_mins={"cpu": 100})))

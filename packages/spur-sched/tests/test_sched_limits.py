@@ -80,6 +80,29 @@ def test_what_runs_counts(run, node, job, now):
     assert (set(started), waiting) == ({1}, {2: "AssocMaxJobsLimit"})
 
 
+def test_a_group_stays_on_the_nodes_that_it_has(run, node, job, now):
+    """It may use two nodes and is on n2: one job may come to another node, the others stay on the two."""
+    which = tables(Association("a", group=GroupLimits(tres={"node": 2})))
+    holder = Running(9, 1, 1, 1, "main", 1, "a", "", now, None, (NodeShare("n2", 1, 0, {}, (0,)),))
+    nodes = [node("n1", 4), node("n2", 4, running=[(None, 1, 0, {})]), node("n3", 4, weight=9)]
+    jobs = [job(number, account="a", num_tasks=2, max_nodes=1) for number in range(1, 6)]
+    started, waiting = run(which, nodes, [*jobs, job(6, num_tasks=4)], [holder])
+    used = [started[number][0].shares[0].node for number in (1, 2, 3)]
+    assert used == ["n3", "n3", "n2"]
+    # There is room on n1 yet.  The one that is over no limit has it.
+    assert started[6][0].shares[0].node == "n1"
+    assert waiting == {4: "AssocGrpNodeLimit", 5: "AssocGrpNodeLimit"}
+
+
+def test_a_job_on_several_nodes_reuses_as_many_as_it_must(run, node, job, now):
+    which = tables(Association("a", group=GroupLimits(tres={"node": 2})))
+    holder = Running(9, 1, 1, 1, "main", 1, "a", "", now, None, (NodeShare("n2", 1, 0, {}, (0,)),))
+    nodes = [node("n1", 4), node("n2", 4, running=[(None, 1, 0, {})])]
+    started, waiting = run(which, nodes, [job(1, account="a", min_nodes=2)], [holder])
+    assert [part.node for part in started[1][0].shares] == ["n1", "n2"]
+    assert not waiting
+
+
 def test_a_partition_with_a_qos_may_be_full_for_whom_another_is_not(run, node, job, part):
     which = tables(qos=[Qos("few", group=GroupLimits(jobs=1)), Qos("many")], partition_qos={"small": "few"})
     nodes = [node("n1", 8)]

@@ -266,6 +266,15 @@ class Over(NamedTuple):
     text: str = ""
 
 
+class Near(NamedTuple):
+    """A group may use hardly any node where it is not yet: `nodes` are those where it is, `fresh` so many
+    others may come, fewer than the job asks for.  `over`: the limit."""
+
+    nodes: frozenset[str]
+    fresh: int
+    over: Over
+
+
 class Limits(Protocol):
     """Limits of associations and QOS in one pass; see `spur_sched.limits.check`.
 
@@ -274,6 +283,10 @@ class Limits(Protocol):
 
     def admit(self, job: JobView, partition: str = "") -> Over | None:
         """Why no run of the job may start now, whatever its nodes; asked before room is looked for."""
+        ...
+
+    def near(self, job: JobView, partition: str = "") -> Near | None:
+        """Where an admitted job has to stay; None = anywhere."""
         ...
 
     def charge(self, job: JobView, placement: "Placement") -> Over | None:

@@ -6,22 +6,13 @@ place that was found, exactly, and takes the job in.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-from spur_sched.api import JobView, Over, Placement, Running
+from spur_sched.api import JobView, Near, Over, Placement, Running
 from spur_sched.limits import tokens
 from spur_sched.limits.counters import Counters
 from spur_sched.limits.footprint import Footprint, asked, held, minutes_of, placed
 from spur_sched.limits.resolve import Resolved, Single, Source, resolve
 from spur_sched.limits.tables import Tables
-
-
-class NodeBudget(NamedTuple):
-    """A group may be on so many nodes only: the job may use any of `nodes`, where it is already, and at most
-    `fresh` others."""
-
-    nodes: frozenset[str]
-    fresh: int
 
 
 class Checker:
@@ -72,20 +63,28 @@ class Checker:
         if charged is not None:
             self._put(charged[1], charged[0], -1)
 
-    def budgets(self, job: JobView, partition: str = "") -> tuple[NodeBudget, ...]:
-        """What limits of nodes in use leave open for the job; empty = any nodes will do."""
+    def near(self, job: JobView, partition: str = "") -> Near | None:
+        """Where an admitted job has to stay because of limits of nodes in use; None = anywhere."""
         resolved = self._of(job.account, job.uid, job.qos, partition or _first(job))
         count = max(1, job.min_nodes)
-        found = []
+        found: Near | None = None
         for source in resolved.sources:
             for cap in (*source.shares, *source.groups):
                 if cap.name != "node":
                     continue
                 counter = self._counters.of(cap.key)
-                fresh = int(max(0, cap.limit - counter.used("node")))
-                if fresh < max(count, job.max_nodes):
-                    found.append(NodeBudget(frozenset(counter.nodes), fresh))
-        return tuple(found)
+                used = len(counter.nodes)
+                fresh = int(max(0, cap.limit - used))
+                if fresh >= count:
+                    continue
+                text = f"{_who(cap.key)} uses {used} of at most {cap.limit:g} nodes"
+                one = Near(frozenset(counter.nodes), fresh, Over(cap.reason, text))
+                if found is None:
+                    found = one
+                else:
+                    tighter = min(found, one, key=lambda near: near.fresh)
+                    found = tighter._replace(nodes=found.nodes & one.nodes)
+        return found
 
     def _of(self, account: str, uid: int, qos: str, partition: str) -> Resolved:
         # Partitions matter by their QOS only.
