@@ -335,3 +335,28 @@ class TestSpread:
         offers = [Offer(at, 2, at in required) for at in (6, 5, 4, 2, 1)]
         found = in_a_row(count, offers, places)
         assert (found and [at for at, _ in found]) == wanted
+
+
+class TestPromises:
+    """What is kept for a job that waits for users or for its partition, and what is not."""
+
+    def test_cpus_of_a_partition(self, snap, now, node, part, job):
+        nodes = [node("n1", running=((now + 600, 2, 0, {}),), partition_cpus=(("main", 2),))]
+        parts = [part("main", nodes, max_cpus_per_node=2), part("more", nodes)]
+        jobs = [job(1, cpus_per_task=2), job(2, partitions=("more",), cpus_per_task=2, priority=10)]
+        found = plan(snap(nodes, jobs, parts), now)
+        assert list(placed(found, 2)) == ["n1"]
+        assert [(e.job_id, e.at) for e in found.expected] == [(1, now + 600)]
+
+    def test_nodes_of_one_user(self, snap, now, node, job):
+        nodes = [node("n1", running=((now + 600, 1, 0, {}),), users=frozenset({OTHER}))]
+        jobs = [
+            job(1, uid=UID, exclusive_user=True),
+            job(2, uid=OTHER, priority=10, time_limit=300),
+            job(3, uid=OTHER, priority=9, time_limit=900),
+        ]
+        found = plan(snap(nodes, jobs), now)
+        # Whoever would stay longer would keep the node from the first one.
+        assert list(placed(found, 2)) == ["n1"]
+        assert placed(found, 3) == {}
+        assert [(e.job_id, e.at) for e in found.expected] == [(1, now + 600)]

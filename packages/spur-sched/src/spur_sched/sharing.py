@@ -39,6 +39,8 @@ class Sharing:
         self._owner = [_NOBODY if view.owner is None else view.owner for view in views]
         self._users = [set(view.users) for view in views] if self.by_user else []
         self._held: dict[str, Ints] = {}
+        #: Columns where something started in this pass.
+        self._fresh: set[int] = set()
 
     def restricts(self, wanted: Class) -> bool:
         """Whether `allowed` or `left` may say no to such jobs."""
@@ -69,6 +71,7 @@ class Sharing:
 
     def put(self, wanted: Class, at: int, uid: int, cpus: int) -> None:
         """A job starts on a node."""
+        self._fresh.add(at)
         if self.by_user:
             self._users[at].add(uid)
             if wanted.alone:
@@ -77,15 +80,23 @@ class Sharing:
         if partition is not None and partition.max_cpus_per_node is not None:
             self._used(wanted.partition)[at] += cpus
 
-    def away(self, wanted: Class, member: Bools, now: float) -> dict[int, tuple[tuple[float, float], ...]]:
-        """Until when nodes are not to be had because of who is there now: (from, to) by column."""
-        if wanted.uid is None:
-            return {}
+    def away(
+        self, wanted: Class, member: Bools, now: float, cpus: int = 0
+    ) -> dict[int, tuple[tuple[float, float], ...]]:
+        """Until when nodes are not to be had because of who is there now: (from, to) by column.
+
+        Args:
+            cpus: CPUs of a node that the job needs at least.
+        """
         found: dict[int, tuple[tuple[float, float], ...]] = {}
+        if not self.restricts(wanted):
+            return found
         for at in member.nonzero()[0].tolist():
-            if not self.allowed(wanted, at):
-                ends = [now + 1.0, *(_LONG if end is None else end for end, *_ in self._views[at].running)]
-                found[at] = ((now, max(ends)),)
+            if not self.allowed(wanted, at) or self.left(wanted, at, cpus) < cpus:
+                ends = [_LONG if end is None else end for end, *_ in self._views[at].running]
+                if at in self._fresh:
+                    ends.append(_LONG)
+                found[at] = ((now, max(ends, default=now + 1.0)),)
         return found
 
 
