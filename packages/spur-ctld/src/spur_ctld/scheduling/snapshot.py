@@ -7,6 +7,7 @@ is immutable, so that a plan may be made in another thread.
 import copy
 from collections.abc import Sequence
 
+from spur_core.grammar.hostlist import natural_key
 from spur_ctld.scheduling import kept, running
 from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
@@ -137,6 +138,7 @@ class SnapshotBuilder:
             self._views.clear()
             self._dirty = set(state.nodes)
             self._all_dirty = False
+        new = not self._dirty <= self._views.keys()
         for name in self._dirty:
             node = state.nodes.get(name)
             if node is None:
@@ -144,6 +146,9 @@ class SnapshotBuilder:
             else:
                 self._views[name] = node_view(state, node)._replace(switch=network.leaves.get(name, ""))
         self._dirty.clear()
+        if new:
+            # Among equals nodes are used in the order of their names, by every leader.
+            self._views = {name: self._views[name] for name in sorted(self._views, key=natural_key)}
         nodes = list(self._views.values())
         if cooling:
             nodes = [view._replace(schedulable=False) if view.name in cooling else view for view in nodes]
