@@ -84,6 +84,8 @@ def wire() -> agent_pb2.LaunchSpec:
         srun_host="shell",
         srun_address="192.0.2.7",
         comment="a remark",
+        reservation="night",
+        licenses="m:2",
     )
 
 
@@ -195,6 +197,8 @@ SURVIVES: dict[str, Check | tuple[str, Check]] = {
     "srun_host": env("SRUN_COMM_HOST", "shell"),
     "srun_address": env("LAUNCH_NODE_IPADDR", "192.0.2.7"),
     "comment": env("JOB_COMMENT", "a remark"),
+    "reservation": env("JOB_RESERVATION", "night"),
+    "licenses": env("JOB_LICENSES", "m:2"),
 }
 
 #: What the agent itself remembers of the step.
