@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spur_sched.api import NodeShare, Policy, Running
+from spur_sched.api import NodeShare, Over, Policy, Running
 from spur_sched.plan import plan
 
 NOW = 1_000_000.0
@@ -248,3 +248,41 @@ def test_never_more_than_there_is(
     for job_id, nodes in kept.items():
         free[nodes[0]] -= wanted[job_id]
     assert all(left >= 0 for left in free.values())
+
+
+class Bounded:
+    """Limits that forbid every place with more than so many CPUs."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.charged: list[int] = []
+
+    def admit(self, job: Any, partition: str = "") -> None:
+        return None
+
+    def near(self, job: Any, partition: str = "") -> None:
+        return None
+
+    def charge(self, job: Any, placement: Any) -> Over | None:
+        if sum(share.cpus for share in placement.shares) > self.most:
+            return Over("AssocGrpCpuLimit")
+        self.charged.append(placement.job_id)
+        return None
+
+    def refund(self, job: Any, placement: Any) -> None:
+        self.charged.remove(placement.job_id)
+
+
+def test_nobody_is_pushed_aside_for_a_place_that_a_limit_forbids(
+    snap: Any, node: Any, part: Any, job: Any
+) -> None:
+    nodes = [node("n1", running=[(NOW + 3600, 2, 0, {})])]
+    parts = [part("main", nodes, priority_tier=10)]
+    running = [attempt(11, cpus=2)]
+    whole = job(1, exclusive=True)
+    for most, wanted in ((3, {}), (4, {1: [(11, "cancel")]})):
+        limits = Bounded(most)
+        found = plan(snap(nodes, [whole], parts, policy=PRIO, running=running, limits=limits), NOW)
+        assert victims(found) == wanted
+        assert limits.charged == list(wanted)
+        assert found.waiting[0].reason == ("Resources" if wanted else "AssocGrpCpuLimit")

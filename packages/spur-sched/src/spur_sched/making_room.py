@@ -7,10 +7,10 @@ attempts that are suspended for others is there already; whoever may push them a
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from spur_sched.api import JobView, Policy, Preemption, Running
+from spur_sched.api import JobView, Limits, NodeShare, Over, Placement, Policy, Preemption, Running
 from spur_sched.columns import FOREVER, Ints, Vector
 from spur_sched.ground import Ground
 from spur_sched.preemption import Preemptor, candidates, choose, coming, freed
@@ -21,8 +21,6 @@ from spur_sched.timeline import OVERDUE_SECS
 Chosen = list[tuple[int, int]]
 #: What a request must have in common with another one to be compared, and its sizes (see `shape.Failures`).
 Ask = tuple[tuple[object, ...], tuple[float, ...]]
-#: (what the job would take, whether it starts now) -> whether it may.
-Allow = Callable[[Sequence[Share], bool], bool]
 #: From the first signal to the last process, if it obeys.
 _ENDING_SECS: Final = 1.0
 
@@ -57,9 +55,21 @@ class Made(NamedTuple):
 
 
 class MakingRoom:
-    """The attempts of a cluster during one pass."""
+    """The attempts of a cluster during one pass.
 
-    def __init__(self, ground: Ground, policy: Policy, running: Iterable[Running], now: float) -> None:
+    Attributes:
+        over: the limit against the place that was found for the job last, or None.
+        trials: how often it was looked whether a job fits; each is a look at all nodes.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        policy: Policy,
+        running: Iterable[Running],
+        now: float,
+        limits: Limits | None = None,
+    ) -> None:
         self._ground = ground
         self._policy = policy
         self._now = now
@@ -70,21 +80,20 @@ class MakingRoom:
         self._used: set[int] = set()
         self._sorted: dict[tuple[str, int, str], list[Running]] = {}
         self._in_vain: dict[tuple[object, ...], Failures] = {}
-        #: Work done, in looks at all nodes.
+        self._limits = limits
+        self.over: Over | None = None
         self.trials = 0
         for one in coming(self._running, now):
             self._used.add(one.job_id)
             for at, vector in self._vectors(one):
                 self._coming.setdefault(at, []).append(Held(vector, self._end(one)))
 
-    def for_job(self, job: JobView, shape: Shape, ask: Ask, allow: Allow | None = None) -> Made | None:
+    def for_job(self, job: JobView, task: int | None, shape: Shape, ask: Ask) -> Made | None:
         """Room for one run of the job that found none, or None; the room is taken.
 
         A job that starts on it is placed by the caller, all else is kept here.
-
-        Args:
-            allow: whether the job may have these shares, and whether it starts on them now.
         """
+        self.over = None
         found = self._candidates(job, shape)
         if not found and job.job_id not in self._meant:
             return None
@@ -97,13 +106,13 @@ class MakingRoom:
             if awake is not None:
                 fit = self._fit(shape, awake, {})
                 assert fit is not None
-                if allow is not None and not allow(self._shares(shape, fit), True):
+                if not self._allowed(job, task, shape, fit, starts=True):
                     return None
                 return self._start(shape, awake, fit)
         if self._coming:
             fit = self._fit(shape, (), self._coming)
             if fit is not None:
-                if allow is not None and not allow(self._shares(shape, fit), False):
+                if not self._allowed(job, task, shape, fit):
                     return None
                 return self._keep(job, shape, (), fit)
         victims = choose(found, lambda some: self._nodes(shape, some, self._coming), self._policy)
@@ -112,9 +121,27 @@ class MakingRoom:
             return None
         fit = self._fit(shape, victims, self._coming)
         assert fit is not None
-        if allow is not None and not allow(self._shares(shape, fit), False):
+        if not self._allowed(job, task, shape, fit):
             return None
         return self._keep(job, shape, victims, fit)
+
+    def _allowed(
+        self, job: JobView, task: int | None, shape: Shape, fit: Fit, *, starts: bool = False
+    ) -> bool:
+        """Whether no limit is against the place; one that is kept counts from now on."""
+        if self._limits is None:
+            return True
+        views = self._ground.columns.views
+        shares = tuple(
+            NodeShare(views[one.at].name, one.cpus, one.memory_mb, one.gres, tuple(range(one.tasks)))
+            for one in self._shares(shape, fit)
+        )
+        placement = Placement(job.job_id, task, shape.wanted.partition, shares)
+        self.over = self._limits.charge(job, placement)
+        if self.over is None and starts:
+            # It is placed right away, and that charges it.
+            self._limits.refund(job, placement)
+        return self.over is None
 
     # -- who
 

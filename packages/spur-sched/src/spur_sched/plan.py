@@ -151,7 +151,9 @@ class Planner:
             for looks in self.ground.build():
                 yield 1 + looks // 20
             if self.policy.preempt_type != "none":
-                self._making = MakingRoom(self.ground, self.policy, self._running, self.now)
+                self._making = MakingRoom(
+                    self.ground, self.policy, self._running, self.now, self._limits
+                )
             self.licenses = Licenses(self._pools, self.ground.kept.shade, self._running, self.now)
         spent = 0
         for job in self.queue:
@@ -194,16 +196,21 @@ class Planner:
                 if self._over is not None:
                     return Why(self._over.reason)
                 if self._making is None or self._short or not self._push(self._making, job, task, opened):
-                    return self._wait(job, opened)
+                    return self._wait(job, opened) if self._over is None else Why(self._over.reason)
                 pushed = pushed or self._expects(job)
         return _RESOURCES if pushed else None
 
     def _push(self, making: MakingRoom, job: JobView, task: int | None, opened: tuple[Shape, ...]) -> bool:
         """Let others make room for the job."""
         for shape in opened:
+            if self.policy.backfill == "none" and shape.wanted.partition in self._blocked:
+                continue
+            if not self._in_time(job, shape):
+                continue
             before = making.trials
-            made = making.for_job(job, shape, _ask(shape))
-            self._spent += 5 * (making.trials - before)
+            made = making.for_job(job, task, shape, _ask(shape))
+            self._over = making.over
+            self._spent += (making.trials - before) * (5 + self.ground.columns.size // 100)
             if made is None:
                 continue
             if made.now:
