@@ -269,3 +269,10 @@ def test_submission(cli: Any, cluster: Any) -> None:
     assert cluster.last("SubmitJob").spec.reservation == "c"
     cli("sbatch", "--license=m", "--wrap", "true")
     assert cluster.last("SubmitJob").spec.licenses == "m"
+
+
+def test_a_job_is_moved(cli: Any, cluster: Any) -> None:
+    cluster.answers["UpdateJob"] = pb.UpdateJobResponse()
+    assert cli("scontrol", "update", "JobId=5", "ReservationName=r2", "Licenses=m:1").code == 0
+    request = cluster.last("UpdateJob")
+    assert (request.reservation, request.licenses) == ("r2", "m:1")

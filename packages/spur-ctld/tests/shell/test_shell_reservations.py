@@ -8,6 +8,7 @@ import pytest
 
 from spur_core.states import JobState, NodeFlag
 from spur_ctld.reservations.zone import local_zone
+from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
 
 HOUR = 3600
@@ -450,3 +451,42 @@ async def test_the_next_leader_takes_them_up(trio):
     await tick(trio)
     assert trio.state.reservations["r"].start_at > start
     assert trio.state.jobs[job].time_signalled_at is not None
+
+
+async def test_a_job_is_moved_and_takes_other_licences(clusters):
+    cluster = await clusters(extra="[licenses]\nm = 1")
+    await cluster.add_agent("n1")
+    await create(cluster)
+    await create(cluster, name="s", start_at=cluster.clock.time(), duration_secs=600)
+    job = await cluster.submit(reservation="r", time_limit_secs=60)
+    await reach(lambda: cluster.state.jobs[job].reason == "Reservation")
+
+    async def change(**fields):
+        answer = await cluster.stub.UpdateJob(
+            pb.UpdateJobRequest(targets=[pb.JobTarget(job_id=job)], **fields), metadata=cluster.user()
+        )
+        return answer.results[0].text
+
+    assert await refused(change(reservation="gone")) == "Requested reservation is invalid"
+    assert await refused(change(licenses="m:2")) == "Invalid license specification"
+    assert await change(reservation="s", licenses="m") == ""
+    await cluster.in_state(job, JobState.RUNNING)
+    shown = await cluster.job(job)
+    assert (shown.reservation, shown.licenses, shown.licenses_alloc) == ("s", "m:1", "m:1")
+
+
+async def test_what_a_submission_is_told(cluster):
+    """`--test-only` and `--immediate` go by reservations."""
+    await cluster.add_agent("n1")
+    await create(cluster, start_at=cluster.clock.time(), nodes="n1")
+    await create(cluster, name="later", start_at=cluster.clock.time() + 2 * HOUR, duration_secs=60)
+
+    async def asked(test_only=True, **fields):
+        spec = common_pb2.JobSpec(script=b"#!/bin/sh\n", work_dir="/tmp", time_limit_secs=60, **fields)
+        wanted = pb.SubmitJobRequest(spec=spec, test_only=test_only)
+        return (await cluster.stub.SubmitJob(wanted, metadata=cluster.user())).test_result
+
+    assert "to start at" in await asked(reservation="r")
+    assert await refused(asked(reservation="later")) == "Requested reservation not usable now"
+    assert await refused(asked(test_only=False, immediate=True)) == "Requested nodes are busy"
+    assert "n1" in await asked(reservation="later,r")

@@ -38,15 +38,3 @@ def licenses_of(state: ClusterState, now: float) -> dict[str, License]:
         name: License(count, state.licenses_used.get(name, 0), reserved.get(name, 0))
         for name, count in total.items()
     }
-
-
-def next_turn(state: ClusterState, now: float) -> float | None:
-    """When a reservation begins or ends next."""
-    edges = [
-        edge
-        for one in state.reservations.values()
-        if one.floating is None
-        for edge in (one.start_at, one.end_at)
-        if edge > now
-    ]
-    return min(edges, default=None)

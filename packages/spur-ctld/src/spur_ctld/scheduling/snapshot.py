@@ -46,8 +46,6 @@ class View:
         self._running: list[Running] = []
         self._windows: list[Window] = []
         self._licenses: dict[str, License] = {}
-        #: When a reservation begins or ends next; None = never.
-        self.turn: float | None = None
 
     def nodes(self) -> list[NodeView]:
         return self._nodes
@@ -168,7 +166,6 @@ class SnapshotBuilder:
         now = self._site.clock()
         view._windows = kept.windows_of(state, now, view.policy().bf_window)
         view._licenses = kept.licenses_of(state, now)
-        view.turn = kept.next_turn(state, now)
         return view
 
     def build(self, now: float, cooling: frozenset[str] = frozenset()) -> View:
