@@ -123,6 +123,15 @@ def test_an_upgrade_under_load(ha: Any) -> None:
         assert refused.returncode != 0
         assert "until every controller runs a release that knows it" in refused.stderr, refused
         assert "(DOWN)" in cluster.ok("scontrol", "ping")
+        # What the older release knew goes on as before: none of it asks for anything new by itself.
+        once = f'[ "$SLURM_PROCID" != 0 ] || {{ {cluster.body("true")}; }}'
+        job = cluster.submit("exit 7")
+        people.codes[job] = 7
+        ran = cluster.ok("srun", "-n2", "sh", "-c", f"{once}; echo $SLURM_JOB_ID.$SLURM_PROCID").split()
+        stepped = ran[0].partition(".")[0]
+        people.codes[stepped] = 0
+        assert sorted(ran) == [f"{stepped}.0", f"{stepped}.1"]
+        cluster.until(lambda: cluster.state_or_nothing(job) == "FAILED", "the job has run", 20)
         assert used(cluster) == OLD
         upgrade(cluster, last)
         cluster.until(lambda: used(cluster) == NEW, "everything new can be used", 10)
