@@ -1,4 +1,7 @@
-"""Limits of associations and QOS: each with its reason, groups at every level, and what a pass admits."""
+"""Limits of associations and QOS: each with its reason, groups at every level, and what a pass admits.
+
+Long because every limit has its rows here, beside the few helpers that all of them use.
+"""
 
 import math
 
