@@ -9,6 +9,7 @@ figures of CPU time are the controller's alone, times of the clock are not.
 
 import argparse
 import asyncio
+import contextlib
 import os
 import re
 import subprocess
@@ -147,6 +148,10 @@ class Scale:
 
     def close(self) -> None:
         if self.process is not None:
+            # While the nodes are there: their ends are told.
+            self.cluster.run("scancel", "--me")
+            with contextlib.suppress(SystemExit):
+                wait_for(lambda: self.cluster.run("squeue", "-h") == "", 60)
             self.process.terminate()
             self.process.wait()
         self.cluster.close()
@@ -185,7 +190,7 @@ async def submit_to_start(client: Client, count: int, every: float) -> list[floa
         ids += await client.submit(1, "true")
         await asyncio.sleep(every)
     while True:
-        targets = [common_pb2.JobTarget(job_id=job) for job in ids]
+        targets = [controller_pb2.JobTarget(job_id=job) for job in ids]
         found = await client.jobs(jobs=targets)
         if all(job.HasField("start_at") and job.HasField("end_at") for job in found):
             return [job.start_at - job.submit_at for job in found]

@@ -14,7 +14,7 @@ from spur_sched.simulate.work import Reading, prepare
 EXAMPLE = Path(__file__).parents[1] / "examples/made-up.swf"
 MACHINE = uniform(64, Size(16))
 #: The first days of the trace: enough for a queue, short enough for every run of the tests.
-JOBS = 300
+JOBS = 350
 POLICIES = ("none", "easy", "conservative")
 
 
