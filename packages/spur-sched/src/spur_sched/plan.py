@@ -243,6 +243,13 @@ class Planner:
             first = first or over
             if over is None:
                 found.append(shape)
+        near = self._limits.near(job, found[0].wanted.partition) if found else None
+        if near is not None:
+            first = near.over
+            self._over = None if near.fresh else near.over
+            others = frozenset(view.name for view in self.ground.columns.views) - near.nodes
+            close = self._kind(job._replace(exclude=job.exclude | others)).opened
+            found = [*close, *(found if near.fresh else ())]
         return tuple(found), None if first is None else Why(first.reason)
 
     def _may_pass(self, job: JobView, kind: _Kind) -> bool:
