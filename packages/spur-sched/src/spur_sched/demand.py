@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spur_sched.api import GresMap, NodeView
-from spur_sched.columns import CPUS, EMPTY, MEMORY, Columns, Floats, Ints, Vector
+from spur_sched.columns import CPUS, EMPTY, MEMORY, Bools, Columns, Floats, Ints, Vector
 from spur_sched.need import MANY, GresNeed, Need, cores_of, pick_gres
 
 __all__ = ["Demand", "Floats", "Part"]
@@ -104,9 +104,21 @@ class Demand:
         if self.exclusive:
             good &= row(EMPTY) >= 0
         if self.whole_memory:
-            good &= (row(MEMORY) >= self.columns.total[MEMORY][where]) | self._unstated(where)
+            good &= self.memory_there(where, row(MEMORY))
         found: Ints = good.nonzero()[0]
         return found
+
+    def memory_there(self, where: Ints, free: Ints) -> Bools:
+        """Where all of a node's memory is free."""
+        return np.asarray((free >= self.columns.total[MEMORY][where]) | self._unstated(where))
+
+    @property
+    def uneven(self) -> bool:
+        """Whether more than the bounds decides how many tasks a node holds."""
+        need = self.need
+        return bool(
+            need.ntasks_per_socket or need.ntasks_per_core or need.ntasks_per_gpu or need.threads_per_core
+        )
 
     def _unstated(self, where: Ints) -> object:
         if not self.columns.unstated:

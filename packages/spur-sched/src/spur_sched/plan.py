@@ -50,9 +50,10 @@ from spur_sched.rules import (
     partition_gate,
     unavailable,
 )
+from spur_sched.search import Ask, Found, earliest
 from spur_sched.shape import Failures, Shape, longest
 from spur_sched.spread import Count
-from spur_sched.timeline import Ask, Found, end_of
+from spur_sched.timeline import Part, end_of
 
 #: Work that one pass may take; a unit is some ten microseconds.
 DEFAULT_BUDGET: Final = 5_000_000
@@ -151,9 +152,7 @@ class Planner:
             for looks in self.ground.build():
                 yield 1 + looks // 20
             if self.policy.preempt_type != "none":
-                self._making = MakingRoom(
-                    self.ground, self.policy, self._running, self.now, self._limits
-                )
+                self._making = MakingRoom(self.ground, self.policy, self._running, self.now, self._limits)
             self.licenses = Licenses(self._pools, self.ground.kept.shade, self._running, self.now)
         spent = 0
         for job in self.queue:
@@ -484,8 +483,14 @@ class Planner:
         end = end_of(best.start, its.secs)
         timeline = self.ground.timeline
         rooms = {at: timeline.window(at, best.start, end)[0] for at, _ in best.chosen}
+        parts = []
         for share in its.shares(best.chosen, rooms.__getitem__):
-            timeline.put(share.at, best.start, end, share.vector)
+            vector = share.vector
+            if its.wanted.alone:
+                # Work of others that lasts longer would keep the node from this user.
+                vector = tuple(max(pair) for pair in zip(vector, rooms[share.at], strict=True))
+            parts.append(Part(share.at, vector))
+        timeline.promise(parts, best.start, end)
         self.licenses.take(job, self.licenses.choose(job, best.start, end) or (), best.start, end)
         if not self._expects(job):
             self._expect(job, best.start, best.chosen)
@@ -507,7 +512,7 @@ class Planner:
                 return self.licenses.choose(job, start, end_of(start, shape.secs)) is not None
 
             member = shape.member(pool)
-            away = self.ground.sharing.away(shape.wanted, member, self.now)
+            away = self.ground.sharing.away(shape.wanted, member, self.now, shape.demand.least[0][1])
             closed = self.ground.closed(shape.wanted.reservation)
             if closed is not None:
                 away = _merged(away, closed.away)
@@ -523,6 +528,7 @@ class Planner:
                     min(count.max_nodes, count.num_tasks),
                 ),
                 pick=pick,
+                plain=shape.plain,
                 away=away,
                 clear=clear if job.licenses else None,
                 instants=self._instants(job),
@@ -530,7 +536,7 @@ class Planner:
                 odd=frozenset() if closed is None else closed.parts,
             )
             after = self.now if job.licenses else max(self.now, shape.searched)
-            found = timeline.earliest(ask, after, horizon, resolution)
+            found = earliest(timeline, ask, after, horizon, resolution)
             if found is not None and (best is None or found.start < best.start):
                 best = found
         if not job.licenses:

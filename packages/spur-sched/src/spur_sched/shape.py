@@ -6,6 +6,7 @@ for at least as much (`Failures`); and a shape that goes to one node at a time n
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -301,6 +302,13 @@ class Shape:
             views = self.ground.columns.views
             return with_features(offers, [views[offer.at].features for offer in offers], wants)
         return offers
+
+    @property
+    def plain(self) -> Callable[[Ints, Ints], list[tuple[int, int]] | None] | None:
+        """The choice among columns and their tasks, if nothing but these decides."""
+        if self.picky or self.networked:
+            return None
+        return partial(_pick, self.counts)
 
     def pick_later(
         self, active: dict[int, int], tree: features.Node, room: Room, start: float

@@ -1,0 +1,178 @@
+"""All steps of all usable nodes as one table, so that one look finds every step that could hold a task.
+
+Each node has a row of slots of its own, in order of time.  Slots that are not in use have no CPUs and begin
+never, and the last slot of a node is never in use: so the next step that has too little room for something
+is the next slot that has too little, whatever node that belongs to.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from spur_sched.columns import CPUS, EMPTY, FOREVER, MEMORY, Bools, Columns, Floats, Ints
+
+#: Slots that a node gets besides those it needs when it is given new ones.
+_SPARE: Final = 5
+
+
+class Steps(NamedTuple):
+    """A node's room from each instant on; the first instant is now."""
+
+    times: list[float]
+    rooms: list[list[int]]
+
+
+class Rows:
+    """The table.
+
+    Attributes:
+        size: slots given to nodes.
+        where: the column.
+        begins, lasts: from when, and when the node's next step begins.
+        falls: when less is free on the node the next time.
+        room: what is free.
+    """
+
+    def __init__(self, columns: Columns, usable: Bools, now: float, overdue: float) -> None:
+        self.columns = columns
+        nodes = usable.nonzero()[0]
+        where, begins, change = _ends(columns, nodes, now, overdue)
+        order = np.lexsort((begins, where))
+        where, begins, change = where[order], begins[order], change[:, order]
+        room = np.cumsum(change, axis=1)
+        count = len(where)
+        #: Where each node's rows begin.
+        heads = np.searchsorted(where, nodes)
+        before = room[:, heads] - change[:, heads]
+        numbers = np.diff(np.append(heads, count))
+        room -= np.repeat(before, numbers, axis=1)
+        # One more slot for each node.
+        slots = np.arange(count) + np.repeat(np.arange(len(nodes)), numbers)
+        size = count + len(nodes)
+        room_for = size + 1024
+        self.size = size
+        self.where: Ints = np.zeros(room_for, dtype=np.int64)
+        self.begins: Floats = np.full(room_for, math.inf)
+        self.lasts: Floats = np.full(room_for, math.inf)
+        self.falls: Floats = np.full(room_for, math.inf)
+        self.room: Ints = np.full((columns.rows, room_for), -1, dtype=np.int64)
+        self.where[slots] = where
+        self.begins[slots] = begins
+        self.lasts[slots[:-1]] = np.where(where[1:] == where[:-1], begins[1:], math.inf)
+        self.room[:, slots] = room
+        # Of steps with one beginning only the last one holds; the others are no steps.
+        double = slots[self.lasts[slots] == self.begins[slots]]
+        self.lasts[double] = -math.inf
+        starts = heads + np.arange(len(nodes))
+        #: (first slot, slots, used) of each column.
+        self._of = {
+            at: (head, used + 1, used)
+            for at, head, used in zip(nodes.tolist(), starts.tolist(), numbers.tolist(), strict=True)
+        }
+        self._lost = 0
+
+    def replace(self, changed: Sequence[tuple[int, Steps]]) -> None:
+        """The time of these columns has changed."""
+        dead: list[int] = []
+        slots: list[int] = []
+        where: list[int] = []
+        times: list[float] = []
+        lasts: list[float] = []
+        falls: list[float] = []
+        rooms: list[list[int]] = []
+        for at, steps in changed:
+            count = len(steps.times)
+            head, given, used = self._of.get(at, (0, 0, 0))
+            if count >= given:
+                dead += range(head, head + used)
+                self._lost += given
+                head, given, used = self.size, count + 1 + _SPARE, 0
+                self.size += given
+            elif used > count:
+                dead += range(head + count, head + used)
+            self._of[at] = (head, given, count)
+            slots += range(head, head + count)
+            where += [at] * count
+            times += steps.times
+            lasts += steps.times[1:]
+            lasts.append(math.inf)
+            falls += _falls(steps)
+            rooms += steps.rooms
+        if self.size > len(self.begins):
+            self._grow()
+        if dead:
+            self.room[CPUS, dead] = -1
+            self.begins[dead] = math.inf
+        self.where[slots] = where
+        self.begins[slots] = times
+        self.lasts[slots] = lasts
+        self.falls[slots] = falls
+        self.room[:, slots] = np.array(rooms, dtype=np.int64).T
+        if self._lost > self.size // 2:
+            self._tidy()
+
+    def _grow(self) -> None:
+        more = self.size // 2 + 1024
+        self.where = np.append(self.where, np.zeros(more, dtype=np.int64))
+        for name in ("begins", "lasts", "falls"):
+            setattr(self, name, np.append(getattr(self, name), np.full(more, math.inf)))
+        blank = np.full((self.columns.rows, more), -1, dtype=np.int64)
+        self.room = np.concatenate([self.room, blank], axis=1)
+
+    def _tidy(self) -> None:
+        """Leave out the slots that nodes gave up."""
+        spans = [(head, head + given) for head, given, _ in self._of.values()]
+        keep = np.concatenate([np.arange(head, end) for head, end in spans])
+        head = 0
+        for at, (_, given, used) in self._of.items():
+            self._of[at] = (head, given, used)
+            head += given
+        self.where = self.where[keep]
+        for name in ("begins", "lasts", "falls"):
+            setattr(self, name, getattr(self, name)[keep])
+        self.room = self.room[:, keep]
+        self.size = len(keep)
+        self._lost = 0
+
+
+def _ends(columns: Columns, nodes: Ints, now: float, overdue: float) -> tuple[Ints, Floats, Ints]:
+    """(column, when, what becomes free) of all that runs; what is free now comes first."""
+    at: list[int] = nodes.tolist()
+    ends: list[float] = [now] * len(at)
+    cpus: list[int] = []
+    memories: list[int] = []
+    kinds: list[tuple[int, int, int]] = []
+    for place in at[:]:
+        for end, own_cpus, memory, gres in columns.views[place].running:
+            if gres:
+                kinds += [(len(at), columns.kinds[key], n) for key, n in gres.items() if key in columns.kinds]
+            at.append(place)
+            ends.append(FOREVER if end is None or end == math.inf else max(end, now + overdue))
+            cpus.append(own_cpus)
+            memories.append(memory)
+    first = len(nodes)
+    change = np.zeros((columns.rows, len(at)), dtype=np.int64)
+    change[:, :first] = columns.free[:, nodes]
+    change[CPUS, first:] = cpus
+    change[MEMORY, first:] = memories
+    change[EMPTY, first:] = 1
+    for place, row, count in kinds:
+        change[row, place] += count
+    for row, types in columns.parts.items():
+        change[row, first:] = change[list(types), first:].sum(axis=0)
+    return np.array(at, dtype=np.int64), np.array(ends, dtype=np.float64), change
+
+
+def _falls(steps: Steps) -> list[float]:
+    """Of each step when less is free the next time."""
+    times, rooms = steps
+    fall = math.inf
+    found = []
+    for place in range(len(times) - 1, -1, -1):
+        found.append(fall)
+        if place and any(more < less for more, less in zip(rooms[place], rooms[place - 1], strict=True)):
+            fall = times[place]
+    found.reverse()
+    return found

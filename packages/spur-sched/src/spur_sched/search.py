@@ -1,0 +1,317 @@
+"""The earliest instant at which a job finds its room for all of its time.
+
+Most jobs need nothing but counted room: for them every step of every node is looked at as a column of
+numbers.  A step may hold tasks of a job for starts within an interval; the search goes from instant to
+instant at which there could be enough such steps.  Whatever depends on more (reservations, licences, who is
+where, switches) walks from step to step.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from spur_sched.columns import EMPTY, FOREVER, MEMORY, Bools, Floats, Ints
+from spur_sched.demand import Demand
+from spur_sched.rows import Rows
+from spur_sched.timeline import Timeline, end_of
+
+_NO_TIMES: Final[tuple[tuple[float, float], ...]] = ()
+#: (column, tasks)
+Chosen = list[tuple[int, int]]
+
+
+class Found(NamedTuple):
+    """Where and when: (column, tasks) at `start`."""
+
+    start: float
+    chosen: Chosen
+
+
+class Ask(NamedTuple):
+    """A search.
+
+    Attributes:
+        member: columns that may be used.
+        each: least tasks of a node.
+        most: more tasks of one node than this are of no use.
+        enough: (nodes, tasks, most nodes): with fewer nodes, or fewer tasks on that many, they do not
+            suffice.
+        pick: the choice among (column -> tasks) at an instant, None = they do not suffice.
+        plain: the choice among columns, in order, and their tasks, where nothing but these decides; None =
+            more does.
+        away: times at which a node may not be used.
+        clear: whether everything that is not of a node (a licence) is there for a start at an instant.
+        instants: when that may change.
+        clip: the part of a node's room that may be used between two instants, for the columns of `odd`.
+    """
+
+    demand: Demand
+    secs: float
+    member: Bools
+    each: int
+    most: int
+    enough: tuple[int, int, int]
+    pick: Callable[[dict[int, int], float], Chosen | None]
+    plain: Callable[[Ints, Ints], Chosen | None] | None
+    away: dict[int, tuple[tuple[float, float], ...]]
+    clear: Callable[[float], bool] | None = None
+    instants: Sequence[float] = ()
+    clip: Callable[[int, list[int], float, float], list[int]] | None = None
+    odd: frozenset[int] = frozenset()
+
+
+class _Candidates(NamedTuple):
+    """Steps that may hold a task.
+
+    Attributes:
+        starts: the first start within the step.
+        limits: starts from this instant on are not of this step, or find less room than they need.
+        sure: starts before this instant find all the tasks, later ones perhaps fewer.
+        where: the column.
+        tasks: so many at most.
+    """
+
+    starts: Floats
+    limits: Floats
+    sure: Floats
+    where: Ints
+    tasks: Ints
+
+
+def earliest(timeline: Timeline, ask: Ask, after: float, horizon: float, resolution: float) -> Found | None:
+    """The first instant from `after` on at which the job finds room for all of its time.
+
+    Args:
+        horizon: later instants are not looked at.
+        resolution: starts are rounded up to a multiple of this many seconds; 0 = exact.
+    """
+    found = _candidates(timeline, timeline.rows(), ask, after, horizon, resolution)
+    if ask.plain is not None and not ask.away and not ask.instants and ask.clear is None and not ask.odd:
+        return _Sweep(timeline, ask, found).run()
+    starts, where = found.starts, found.where
+    extra = [
+        (max(after, _rounded(end, resolution)), at)
+        for at, times in ask.away.items()
+        if ask.member[at]
+        for _, end in times
+        if timeline.now < end < math.inf
+    ]
+    extra += [(max(after, instant), -1) for instant in ask.instants]
+    extra = [item for item in extra if item[0] <= horizon]
+    if extra:
+        starts = np.concatenate([starts, [instant for instant, _ in extra]])
+        where = np.concatenate([where, np.array([at for _, at in extra], dtype=np.int64)])
+    return _Walk(timeline, ask).run(starts, where)
+
+
+def _candidates(
+    timeline: Timeline, rows: Rows, ask: Ask, after: float, horizon: float, resolution: float
+) -> _Candidates:
+    size, demand = rows.size, ask.demand
+    bounds = [(part.row, max(part.fixed, part.each * ask.each)) for part in demand.parts]
+    if demand.exclusive:
+        bounds.append((EMPTY, 0))
+    good = rows.room[bounds[0][0], :size] >= bounds[0][1]
+    for row, bound in bounds[1:]:
+        good &= rows.room[row, :size] >= bound
+    if demand.whole_memory:
+        good &= demand.memory_there(rows.where[:size], rows.room[MEMORY, :size])
+    # Of each step the node's next one that has too little.
+    numbers = np.arange(size)
+    ends = np.where(good, size - 1, numbers)
+    ends = np.minimum.accumulate(ends[::-1])[::-1]
+    good &= rows.begins[:size] <= horizon
+    found = good.nonzero()[0]
+    where = rows.where[found]
+    mine = ask.member[where]
+    if not mine.all():
+        found, where = found[mine], where[mine]
+    starts, lasts = rows.begins[found], rows.lasts[found]
+    if resolution:
+        later = (starts > timeline.now) & (starts < FOREVER)
+        starts = np.where(later, np.ceil(starts / resolution) * resolution, starts)
+    starts = np.maximum(starts, after)
+    limits = np.minimum(lasts, _latest(rows.begins[ends[found]], ask.secs))
+    keep = (limits > starts) & (starts <= horizon)
+    found, where, starts, limits = found[keep], where[keep], starts[keep], limits[keep]
+    tasks = demand.tasks(where, lambda row: rows.room[row][found])
+    np.minimum(tasks, ask.most, out=tasks)
+    enough = tasks >= max(1, ask.each)
+    if not enough.all():
+        found, where, starts = found[enough], where[enough], starts[enough]
+        limits, tasks = limits[enough], tasks[enough]
+    if demand.uneven:
+        sure = np.full(len(found), -math.inf)
+    elif ask.most <= max(1, ask.each):
+        sure = limits
+    else:
+        sure = np.where(tasks > max(1, ask.each), _latest(rows.falls[found], ask.secs), limits)
+    return _Candidates(starts, limits, sure, where, tasks)
+
+
+def _latest(instants: Floats, secs: float) -> Floats:
+    """Starts before this are over by the instant."""
+    if secs == math.inf:
+        return np.where(instants < math.inf, -math.inf, math.inf)
+    return np.nextafter(instants - secs, math.inf)
+
+
+class _Sweep:
+    """From instant to instant at which enough steps may be there."""
+
+    def __init__(self, timeline: Timeline, ask: Ask, found: _Candidates) -> None:
+        self._timeline = timeline
+        self._ask = ask
+        starts = found.starts
+        order = np.zeros(0, dtype=np.int64)
+        if len(starts):
+            first = starts == starts.min()
+            rest = (~first).nonzero()[0]
+            order = np.concatenate([first.nonzero()[0], rest[np.argsort(starts[rest])]])
+        self.starts = starts[order]
+        self.limits = found.limits[order]
+        self.sure = found.sure[order]
+        self.where = found.where[order]
+        self.tasks = found.tasks[order]
+
+    def run(self) -> Found | None:
+        nodes, tasks, most = self._ask.enough
+        nodes = max(1, nodes)
+        starts = self.starts
+        size = len(starts)
+        place = nodes - 1
+        if tasks:
+            sums = np.cumsum(self.tasks)
+            place = max(place, int(np.searchsorted(sums, tasks)))
+        while place < size:
+            instant = float(starts[place])
+            count = int(np.searchsorted(starts, instant, side="right"))
+            there = (self.limits[:count] > instant).nonzero()[0]
+            lack = nodes - len(there)
+            short = 0
+            if tasks and lack <= 0:
+                held = self.tasks[there]
+                if len(held) > most:
+                    held = np.partition(held, len(held) - most)[len(held) - most :]
+                short = tasks - int(held.sum())
+            if lack <= 0 and short <= 0:
+                found, again = self._choose(there, instant)
+                if found is not None:
+                    return Found(instant, found)
+                if again:
+                    continue
+                lack = 1
+            place = count + max(0, lack - 1)
+            if short > 0 and count < size:
+                more = np.cumsum(self.tasks[count:])
+                place = max(place, count + int(np.searchsorted(more, short)))
+        return None
+
+    def _choose(self, there: Ints, instant: float) -> tuple[Chosen | None, bool]:
+        """The choice at an instant, looked at closely; else whether something was learned by that."""
+        ask = self._ask
+        assert ask.plain is not None
+        there = there[np.argsort(self.where[there])]
+        where = self.where[there]
+        chosen = ask.plain(where, self.tasks[there])
+        if chosen is None:
+            return None, False
+        unsure = self.sure[there] <= instant
+        if not unsure.any():
+            return chosen, False
+        end = end_of(instant, ask.secs)
+        learned = False
+        rows = there[np.searchsorted(where, [at for at, _ in chosen])].tolist()
+        for (at, _), row in zip(chosen, rows, strict=True):
+            if self.sure[row] > instant:
+                continue
+            room, _ = self._timeline.window(at, instant, end)
+            tasks = min(ask.demand.holds(at, room), ask.most)
+            if tasks < max(1, ask.each):
+                self.limits[row] = instant
+                learned = True
+            elif tasks < self.tasks[row]:
+                self.tasks[row] = tasks
+                learned = True
+        return (None, True) if learned else (chosen, False)
+
+
+class _Walk:
+    """Step by step, the set of nodes that hold the job at its side."""
+
+    def __init__(self, timeline: Timeline, ask: Ask) -> None:
+        self.timeline = timeline
+        self.ask = ask
+        #: Nodes that hold tasks of the job when it starts at the instant looked at.
+        self.active: dict[int, int] = {}
+        self.total = 0
+        #: How many more tasks must have come in before it is worth looking whether the nodes suffice.
+        self.lack = 0
+        #: (end that a node's room lasts until, column)
+        self.lasting: list[tuple[float, int]] = []
+
+    def run(self, starts: Floats, where: Ints) -> Found | None:
+        """Walk in order of time."""
+        order = np.lexsort((where, starts))
+        instants, nodes = starts[order].tolist(), where[order].tolist()
+        size, place = len(instants), 0
+        while place < size:
+            start = instants[place]
+            end = end_of(start, self.ask.secs)
+            while self.lasting and self.lasting[0][0] < end:
+                _, at = heapq.heappop(self.lasting)
+                self._enter(at, start, end)
+            while place < size and instants[place] == start:
+                if nodes[place] >= 0:
+                    self._enter(nodes[place], start, end)
+                place += 1
+            found = self._enough(start)
+            if found is not None:
+                return found
+        return None
+
+    def _enter(self, at: int, start: float, end: float) -> None:
+        """Look at a node at an instant: the tasks it holds from then on for the whole time."""
+        ask = self.ask
+        room, until = self.timeline.window(at, start, end)
+        if ask.clip is not None and at in ask.odd:
+            room = ask.clip(at, room, start, end)
+        tasks = ask.demand.holds(at, room)
+        if ask.away and tasks:
+            for begin, over in ask.away.get(at, _NO_TIMES):
+                if begin < end and over > start:
+                    tasks = 0
+                elif begin >= end:
+                    until = min(until, begin)
+        before = self.active.pop(at, 0)
+        self.total -= before
+        if tasks >= ask.each:
+            tasks = min(tasks, ask.most)
+            self.active[at] = tasks
+            self.total += tasks
+            if tasks > before:
+                self.lack -= tasks - before
+            if until < math.inf:
+                heapq.heappush(self.lasting, (until, at))
+
+    def _enough(self, start: float) -> Found | None:
+        nodes, tasks, most = self.ask.enough
+        if len(self.active) < nodes or self.total < tasks or self.lack > 0:
+            return None
+        if self.ask.clear is not None and not self.ask.clear(start):
+            return None
+        if tasks and len(self.active) > most:
+            held = np.fromiter(self.active.values(), dtype=np.int64, count=len(self.active))
+            held.partition(len(held) - most)
+            self.lack = tasks - int(held[len(held) - most :].sum())
+            if self.lack > 0:
+                return None
+        chosen = self.ask.pick(self.active, start)
+        return None if chosen is None else Found(start, chosen)
+
+
+def _rounded(instant: float, resolution: float) -> float:
+    return math.ceil(instant / resolution) * resolution if resolution and instant < FOREVER else instant
