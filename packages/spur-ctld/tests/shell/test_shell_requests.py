@@ -1,6 +1,8 @@
 """Listing, changing and signalling over the wire; errors are one sentence with a status and a code."""
 
 import asyncio
+import grp
+import pwd
 import signal
 
 import grpc
@@ -326,3 +328,40 @@ async def test_history_is_served_beside(clusters):
             break
         await asyncio.sleep(0.01)
     assert not cluster.state.outbox
+
+
+async def test_partitions_are_closed_to_other_groups(clusters):
+    group = grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name
+    extra = "".join(
+        f'[[partitions]]\nname = "{name}"\nnodes = "ALL"\n{rule}\n'
+        for name, rule in (
+            ("theirs", 'allow_groups = ["no-such-group"]'),
+            ("ours", f'allow_groups = ["no-such-group", "{group}"]'),
+            ("admins", "root_only = true"),
+        )
+    )
+    cluster = await clusters(extra=extra)
+    nobody, root = cluster.user("nobody"), cluster.user()
+
+    def submit(partition, who):
+        spec = common_pb2.JobSpec(script=b"#!/bin/sh\n", partition=partition, hold=True)
+        return cluster.stub.SubmitJob(pb.SubmitJobRequest(spec=spec), metadata=who)
+
+    closed = "User's group not permitted to use this partition"
+    assert (await refused(submit("theirs", nobody)))[1] == closed
+    assert (await refused(submit("ours,theirs", nobody)))[1] == closed
+    assert (await refused(submit("admins", nobody)))[1] == "Access/permission denied"
+    for partition in ("theirs", "admins"):
+        assert (await submit(partition, root)).job_id
+    job = (await submit("ours", nobody)).job_id
+    # Moved there it would be where it could not be submitted to.
+    target = [pb.JobTarget(job_id=job)]
+    for partition, text in (("theirs", closed), ("admins", "Access/permission denied")):
+        move = pb.UpdateJobRequest(targets=target, partition=partition)
+        assert (await refused(cluster.stub.UpdateJob(move, metadata=nobody)))[1] == text
+    answer = await cluster.stub.UpdateJob(
+        pb.UpdateJobRequest(targets=target, partition="theirs"), metadata=root
+    )
+    assert answer.results[0].text == ""
+    shown = await cluster.stub.GetPartitions(pb.GetPartitionsRequest(name="ours"), metadata=nobody)
+    assert list(shown.partitions[0].allow_groups) == ["no-such-group", group]

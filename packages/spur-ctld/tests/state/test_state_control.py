@@ -5,6 +5,7 @@ import pytest
 from spur_core.states import JobState
 from spur_ctld.state import events
 from spur_ctld.state.ops import Who
+from spur_ctld.state.records import Gres
 
 PENDING, CANCELLED, COMPLETING = JobState.PENDING, JobState.CANCELLED, JobState.COMPLETING
 
@@ -282,3 +283,32 @@ class TestUpdate:
 def test_the_controller_itself_may_do_everything(sim):
     sim.submit()
     assert sim.cancel(1, who=Who()) is None
+
+
+GPU = (Gres(name="gpu", count=2),)
+SHARD = Gres(name="shard", count=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "after"),
+    [
+        ({"gres": (*GPU, SHARD)}, {"gres_total": GPU}, {"gres": (SHARD,), "gres_total": GPU}),
+        ({"gres_total": GPU}, {"gres_per_task": GPU}, {"gres_total": (), "gres_per_task": GPU}),
+        ({"gres_per_task": GPU}, {"gres": GPU}, {"gres_per_task": (), "gres": GPU}),
+        ({"gres_total": GPU}, {"gres": (SHARD,)}, {"gres_total": GPU, "gres": (SHARD,)}),
+        ({"gres_total": GPU}, {"gres_total": ()}, {"gres_total": ()}),
+        ({"memory_per_gpu_mb": 5}, {"memory_per_node_mb": 7}, {"memory_per_gpu_mb": None}),
+        ({"memory_per_gpu_mb": 5}, {"comment": "x"}, {"memory_per_gpu_mb": 5}),
+    ],
+)
+def test_one_form_of_gpus_and_memory_takes_the_place_of_another(sim, before, changes, after):
+    sim.submit(**before)
+    assert sim.update(1, **changes) is None
+    assert {name: getattr(sim.job(1).request, name) for name in after} == after
+
+
+def test_the_least_limit_is_no_more_than_the_limit(sim):
+    sim.submit(time_limit=600)
+    assert sim.update(1, time_min=900).code == "bad_request"
+    assert sim.update(1, time_min=300) is None
+    assert sim.update(1, time_limit=200).code == "bad_request"

@@ -73,6 +73,9 @@ def _tasks(fields: dict[str, Any]) -> int | None:
     """How many tasks there will be; None when a range of nodes leaves it open."""
     if "num_tasks" in fields:
         return int(fields["num_tasks"])
+    wishes = fields.get("wishes", {})
+    if "gres_total" in wishes or "ntasks_per_gpu" in wishes:
+        return None  # how many nodes or tasks follow from the GPUs is the controller's to say
     low, high = fields.get("min_nodes", 1), fields.get("max_nodes", 1)
     return low * fields.get("tasks_per_node", 1) if low == high else None
 
