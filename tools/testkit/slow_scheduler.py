@@ -419,7 +419,7 @@ class Slow:
             right = {"Resources", "Priority"} if first else {"Priority"}
         if job.licenses:
             right.add("Licenses")
-        if self.windows:
+        if self.windows or job.reservation:
             right |= {"ReqNodeNotAvail", "Reservation"}
         _claim(reason in right, f"{who}: {reason} instead of {right}")
         may = first[:1] if self.policy.backfill == "easy" else opened

@@ -19,8 +19,11 @@ POLICIES = ("none", "easy", "conservative")
 KINDS = {
     "one partition": {"parts": False},
     "several partitions": {"parts": True},
+    "reservations": {"parts": False, "windows": True},
+    "licences": {"parts": False, "licenses": True},
+    "everything": {"parts": True, "windows": True, "licenses": True},
 }
-ROUNDS = int(os.environ.get("SPUR_ORACLE", "150"))
+ROUNDS = int(os.environ.get("SPUR_ORACLE", "100"))
 SEED = int(os.environ.get("SPUR_ORACLE_SEED", "1"))
 
 
@@ -49,6 +52,6 @@ def test_on_clusters_that_hypothesis_makes(backfill, data):
         draw(
             lambda low, high: data.draw(st.integers(low, high)),
             backfill=backfill,
-            **KINDS["several partitions"],
+            **KINDS["everything"],
         )
     )
