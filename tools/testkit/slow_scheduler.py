@@ -19,6 +19,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from spur_core.grammar import features
+from spur_core.grammar.hostlist import natural_key
 from spur_sched.api import JobView, NodeShare, NodeView, PartitionView, Placement, Plan, Snapshot
 
 INFINITE = 0xFFFFFFFF
@@ -148,6 +149,8 @@ class Slow:
             return 0
         if job.memory_per_node_mb is not None and (job.memory_per_node_mb or view.memory_mb) > free.memory:
             return 0
+        if any(_most(key, free.gres) < 1 for key in job.gres_total):
+            return 0
         tasks = 0
         while tasks < (job.tasks_per_node or 10**6):
             cpus = (tasks + 1) * job.cpus_per_task
@@ -175,9 +178,12 @@ class Slow:
         up: bool = True,
     ) -> dict[str, int]:
         """Tasks that each usable node of the partition holds, those with none left out."""
+        job = seen_in(job, part)
         found = {}
         for view in self.nodes.values():
             if view.name not in part.nodes or view.name in job.exclude or (up and not view.schedulable):
+                continue
+            if (job.tmp_disk_mb or 0) > view.tmp_disk_mb:
                 continue
             if not empty and not self._allowed(job, view, start, end):
                 continue
@@ -226,8 +232,14 @@ class Slow:
                     continue
                 if job.tasks_given and sum(offers[name] for name in chosen) < job.num_tasks:
                     continue
+                if job.contiguous and not self._in_a_row(chosen):
+                    continue
                 if tree is None or self._featured(chosen, tree):
                     yield chosen
+
+    def _in_a_row(self, chosen: Sequence[str]) -> bool:
+        places = [sorted(self.nodes, key=natural_key).index(name) for name in chosen]
+        return max(places) - min(places) == len(places) - 1
 
     def _featured(self, chosen: Sequence[str], tree: features.Node) -> bool:
         have = [self.nodes[name].features for name in chosen]
@@ -239,7 +251,16 @@ class Slow:
         """Whether the job could start at `start`."""
         end = self.until(job, start)
         return self.licensed(job, start, end) and any(
-            True for _ in self.sets(job, part, self.offers(job, part, start, end))
+            self._has_total(job, found, start, end)
+            for found in self.sets(job, part, self.offers(job, part, start, end))
+        )
+
+    def _has_total(self, job: JobView, chosen: Sequence[str], start: float, end: float) -> bool:
+        """Whether the nodes give what is asked for the whole job, each at least one."""
+        free = [self.free(self.nodes[name], start, end).gres for name in chosen]
+        return all(
+            len(chosen) <= count <= sum(_most(key, one) for one in free)
+            for key, count in job.gres_total.items()
         )
 
     def earliest(self, job: JobView, part: PartitionView) -> float | None:
@@ -277,7 +298,13 @@ class Slow:
 
     def _could(self, job: JobView, part: PartitionView, *, up: bool) -> bool:
         offers = self.offers(job, part, self.now, self.now, empty=True, up=up)
-        return any(True for _ in self.sets(job, part, offers))
+        return any(
+            all(
+                len(found) <= count <= sum(_most(key, self.nodes[name].gres) for name in found)
+                for key, count in job.gres_total.items()
+            )
+            for found in self.sets(job, part, offers)
+        )
 
     def in_order(self, job: JobView) -> list[str]:
         """The job's partitions: higher tiers first, else as it named them."""
@@ -346,12 +373,13 @@ class Slow:
             )
         _claim(self._may_start(start.partition), f"{who}: passes somebody who waits in {start.partition}")
         part = self.partitions[start.partition]
+        job = seen_in(job, part)
         end = self.until(job, self.now)
         _claim(self.licensed(job, self.now, end), f"{who}: starts without its licences")
         offers = self.offers(job, part, self.now, end)
         given = {share.node: len(share.ranks) for share in start.shares}
         _claim(len(given) == len(start.shares), f"{who}: a node twice")
-        chosen = self._judge_set(who, job, part, offers, tuple(given))
+        chosen = self._judge_set(who, job, part, offers, tuple(given), (self.now, end))
         ranks = [rank for share in start.shares for rank in share.ranks]
         _claim(ranks == list(range(len(ranks))), f"{who}: ranks {ranks}")
         _claim(
@@ -359,7 +387,7 @@ class Slow:
             f"{who}: tasks lie {given}, nodes hold {offers}",
         )
         for share in start.shares:
-            self._judge_share(who, job, share)
+            self._judge_share(who, job, share, self._total_parts(job, chosen, (self.now, end))[share.node])
             self._put(share.node, self.now, end, share.cpus, share.memory_mb, dict(share.gres))
         for name, count in start.licenses or job.licenses:
             self.holds.append(Hold(name, count, self.now, end))
@@ -373,7 +401,13 @@ class Slow:
         self.blocks.append(Block(node, start, end, cpus, memory, gres))
 
     def _judge_set(
-        self, who: str, job: JobView, part: PartitionView, offers: dict[str, int], given: tuple[str, ...]
+        self,
+        who: str,
+        job: JobView,
+        part: PartitionView,
+        offers: dict[str, int],
+        given: tuple[str, ...],
+        when: tuple[float, float],
     ) -> list[str]:
         """The nodes, in order of preference."""
         for name in given:
@@ -381,22 +415,41 @@ class Slow:
         chosen = [name for name in offers if name in given]
         sizes = {}
         for found in self.sets(job, part, offers):
+            if not self._has_total(job, found, *when):
+                continue
             sizes.setdefault(len(found), []).append(set(found))
         _claim(set(given) in sizes.get(len(given), []), f"{who}: {given} do not suffice or are too many")
-        best = min(sizes) if job.tasks_given else max(sizes)
+        few = job.tasks_given or job.use_min_nodes or job.gres_total
+        best = min(sizes) if few else max(sizes)
         _claim(len(given) == best, f"{who}: {len(given)} nodes instead of {best}")
-        if len(given) == 1 and not job.spread:
+        if len(given) == 1 and not job.gres_total and not job.contiguous:
             weight = max(self.nodes[name].weight for found in sizes[1] for name in found)
             _claim(self.nodes[given[0]].weight == weight, f"{who}: {given[0]} is not preferred")
         return chosen
 
-    def _judge_share(self, who: str, job: JobView, share: NodeShare) -> None:
+    def _total_parts(
+        self, job: JobView, chosen: Sequence[str], when: tuple[float, float]
+    ) -> dict[str, Counter[tuple[str, str]]]:
+        """Of what is asked for the whole job: who has most free gives all it can and leaves one for each
+        later one."""
+        parts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in chosen}
+        for key, count in job.gres_total.items():
+            free = {name: _most(key, self.free(self.nodes[name], *when).gres) for name in chosen}
+            left = count
+            order = sorted(chosen, key=lambda name: -free[name])
+            for at, name in enumerate(order):
+                parts[name][key] = min(free[name], left - (len(order) - at - 1))
+                left -= parts[name][key]
+        return parts
+
+    def _judge_share(self, who: str, job: JobView, share: NodeShare, total: Counter[tuple[str, str]]) -> None:
         view = self.nodes[share.node]
         free = self.free(view, self.now, self.until(job, self.now))
         cpus, memory = amounts(job, view, len(share.ranks))
         _claim(share.cpus == cpus, f"{who}: {share.cpus} CPUs on {share.node} instead of {cpus}")
         _claim(share.memory_mb == memory, f"{who}: {share.memory_mb} MiB on {share.node} instead of {memory}")
         wanted = Counter(job.gres)
+        wanted += total
         for key, count in job.gres_per_task.items():
             wanted[key] += count * len(share.ranks)
         for key, count in share.gres.items():
@@ -436,14 +489,16 @@ class Slow:
         _claim(name is not None, f"{who}: expected at {expected.at}, could start at {earliest}")
         self.promised += 1
         part = self.partitions[name]
+        job = seen_in(job, part)
         at = min(expected.at, FOREVER)
         end = self.until(job, at)
         offers = self.offers(job, part, at, end)
-        chosen = self._judge_set(who, job, part, offers, tuple(expected.nodes))
+        chosen = self._judge_set(who, job, part, offers, tuple(expected.nodes), (at, end))
+        parts = self._total_parts(job, chosen, (at, end))
         for name, tasks in zip(chosen, layout(job, [offers[one] for one in chosen]), strict=True):
             view = self.nodes[name]
             cpus, memory = amounts(job, view, tasks)
-            wanted = Counter(job.gres)
+            wanted = Counter(job.gres) + parts[name]
             for key, count in job.gres_per_task.items():
                 wanted[key] += count * tasks
             free = self.free(view, at, end)
@@ -455,6 +510,17 @@ class Slow:
 
 def _alternatives(constraint: str) -> "list[features.Node | None]":
     return list(features.alternatives(features.parse(constraint))) if constraint else [None]
+
+
+def seen_in(job: JobView, part: PartitionView) -> JobView:
+    """The request with what the partition adds to it."""
+    return job._replace(exclusive=True) if part.oversubscribe == "EXCLUSIVE" else job
+
+
+def _most(key: tuple[str, str], free: dict[tuple[str, str], int]) -> int:
+    """How many of a kind there are, of any type if none is named."""
+    name, kind = key
+    return sum(max(0, n) for (own, its), n in free.items() if own == name and (not kind or kind == its))
 
 
 def limit(job: JobView) -> float:

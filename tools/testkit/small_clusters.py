@@ -73,7 +73,13 @@ class SmallCluster:
 
 
 def draw(
-    pick: Pick, *, backfill: str, parts: bool = True, windows: bool = False, licenses: bool = False
+    pick: Pick,
+    *,
+    backfill: str,
+    parts: bool = True,
+    windows: bool = False,
+    licenses: bool = False,
+    wishes: bool = False,
 ) -> SmallCluster:
     """One cluster with its queue.
 
@@ -81,6 +87,8 @@ def draw(
         parts: several partitions.
         windows: reservations.
         licenses: licences.
+        wishes: GPUs per task and in all, rows of nodes, as few nodes as will do, scratch space, partitions of
+            whole nodes.
     """
     made = SmallCluster()
     made._policy = Policy(backfill=backfill, bf_window=10**9, bf_resolution=1, bf_max_job_test=10**6)
@@ -111,7 +119,28 @@ def draw(
             )
     for number in range(1, pick(1, 7) + 1):
         made._jobs.append(_job(pick, number, made, names, parts, windows, licenses))
+    if wishes:
+        made._jobs = [_wishing(pick, job) for job in made._jobs]
+        made._nodes = [view._replace(tmp_disk_mb=(0, 50, 100)[pick(0, 2)]) for view in made._nodes]
+        made._parts = [
+            part._replace(oversubscribe="EXCLUSIVE") if pick(0, 5) == 0 else part for part in made._parts
+        ]
     return made
+
+
+def _wishing(pick: Pick, job: JobView) -> JobView:
+    kind = pick(0, 7)
+    if kind == 0:
+        return job._replace(gres={}, gres_per_task={(("gpu", ""), *GPU_KINDS)[pick(0, 2)]: pick(1, 2)})
+    if kind == 1 and not job.tasks_given and "*" not in job.constraint:
+        return job._replace(gres={}, gres_total={(("gpu", ""), *GPU_KINDS)[pick(0, 2)]: pick(1, 4)})
+    if kind == 2 and not job.nodelist and not job.constraint:
+        return job._replace(contiguous=True)
+    if kind == 3:
+        return job._replace(use_min_nodes=True)
+    if kind == 4:
+        return job._replace(tmp_disk_mb=(50, 100)[pick(0, 1)])
+    return job
 
 
 def _node(pick: Pick, name: str, made: SmallCluster, known: dict[str, int]) -> NodeView:

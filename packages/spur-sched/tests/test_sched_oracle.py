@@ -21,7 +21,8 @@ KINDS = {
     "several partitions": {"parts": True},
     "reservations": {"parts": False, "windows": True},
     "licences": {"parts": False, "licenses": True},
-    "everything": {"parts": True, "windows": True, "licenses": True},
+    "wishes": {"parts": True, "wishes": True},
+    "everything": {"parts": True, "windows": True, "licenses": True, "wishes": True},
 }
 ROUNDS = int(os.environ.get("SPUR_ORACLE", "100"))
 SEED = int(os.environ.get("SPUR_ORACLE_SEED", "1"))
