@@ -16,6 +16,8 @@ NO_PARTITION: Final = Infeasible("Invalid partition name specified", _CODE)
 NOT_AVAILABLE: Final = Infeasible("Requested node configuration is not available", _CODE)
 BAD_FEATURE: Final = Infeasible("Invalid feature specification", _CODE)
 TOO_MANY_CPUS: Final = Infeasible("More processors requested than permitted", _CODE)
+#: After so many questions what was worked out is thrown away.
+_FORGET: Final = 1000
 NODES_ELSEWHERE: Final = Infeasible("Requested nodes not in this partition", _CODE)
 
 
@@ -36,21 +38,56 @@ def feasible(
     Returns:
         The obstacle in the first partition otherwise.
     """
-    known = list(nodes)
-    first: Infeasible | None = None
-    for name in job.partitions:
-        part = partitions.get(name)
-        obstacle = NO_PARTITION if part is None else _in_partition(job, known, part, switches)
-        if obstacle is None:
-            return None
-        first = first or obstacle
-    return first or NO_PARTITION
+    return Fleet(nodes, partitions, switches).check(job)
+
+
+class Fleet:
+    """The nodes there are, to be asked about many jobs; what runs on them does not matter."""
+
+    def __init__(
+        self,
+        nodes: Iterable[NodeView],
+        partitions: Mapping[str, PartitionView],
+        switches: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._nodes = list(nodes)
+        self._partitions = partitions
+        self._switches = switches
+        self._parts: dict[str, tuple[list[NodeView], Ground]] = {}
+        self._asked = 0
+
+    def check(self, job: JobView) -> Infeasible | None:
+        """As `feasible`."""
+        self._asked += 1
+        if self._asked % _FORGET == 0:
+            # What was worked out for jobs of all kinds is not kept for ever.
+            self._parts.clear()
+        first: Infeasible | None = None
+        for name in job.partitions:
+            part = self._partitions.get(name)
+            obstacle = NO_PARTITION if part is None else _in_partition(job, part, *self._part(part))
+            if obstacle is None:
+                return None
+            first = first or obstacle
+        return first or NO_PARTITION
+
+    def _part(self, part: PartitionView) -> tuple[list[NodeView], Ground]:
+        found = self._parts.get(part.name)
+        if found is None:
+            members = [node for node in self._nodes if node.name in part.nodes]
+            ground = Ground(members, {part.name: part}, 0.0)
+            # Whoever may use nodes now does not matter.
+            ground.share(())
+            ground.connect(self._switches)
+            for _ in ground.build():
+                pass
+            found = self._parts[part.name] = (members, ground)
+        return found
 
 
 def _in_partition(
-    job: JobView, nodes: list[NodeView], part: PartitionView, switches: Sequence[tuple[str, str]]
+    job: JobView, part: PartitionView, members: list[NodeView], ground: Ground
 ) -> Infeasible | None:
-    members = [node for node in nodes if node.name in part.nodes]
     if not job.nodelist <= part.nodes:
         return NODES_ELSEWHERE
     if job.nodelist & job.exclude:
@@ -62,12 +99,7 @@ def _in_partition(
     bad = [_features_missing(job, members, tree) for tree in trees]
     if None not in bad:
         return bad[0]
-    # Whoever may use nodes now does not matter, and the partition's node limits may change.
-    ground = Ground(members, {part.name: part}, 0.0)
-    ground.share(())
-    ground.connect(switches)
-    for _ in ground.build():
-        pass
+    # The partition's node limits may change.
     need = need_in(job, part)
     count = count_of(job, part._replace(max_nodes=None))
     wanted = class_of(job, part)._replace(uid=None, alone=False)

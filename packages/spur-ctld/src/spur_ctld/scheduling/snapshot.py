@@ -14,6 +14,7 @@ from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
 from spur_ctld.state.pending import Memo, pending_views
 from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
+from spur_sched.feasible import Fleet
 
 
 class View:
@@ -104,6 +105,7 @@ class SnapshotBuilder:
         self._partitions: tuple[object, dict[str, PartitionView]] = (None, {})
         self._attempts: running.Memo = {}
         self._network: tuple[object, Policy] = (None, Policy())
+        self._able: Fleet | None = None
         site.ledger.subscribe(self._on_events)
 
     def stop(self) -> None:
@@ -121,8 +123,17 @@ class SnapshotBuilder:
                 self._dirty.update(event.nodes)
             elif isinstance(event, NodeChanged):
                 self._dirty.add(event.name)
+                self._able = None
             elif isinstance(event, ConfigChanged):
                 self._all_dirty = True
+                self._able = None
+
+    def able(self) -> Fleet:
+        """What the nodes could do if they were all up and empty; kept until they change."""
+        view = self.fleet()
+        if self._able is None:
+            self._able = Fleet(view.nodes(), view.partitions(), view.policy().topology)
+        return self._able
 
     def fleet(self, cooling: frozenset[str] = frozenset()) -> View:
         """Nodes and partitions alone, for what has nothing to do with time or with what runs."""
@@ -132,6 +143,7 @@ class SnapshotBuilder:
             above = tuple(network.topology.parents.items())
             self._network = (network, self._site.settings.policy._replace(topology=above))
             self._all_dirty = True
+            self._able = None
         if self._all_dirty:
             self._views.clear()
             self._dirty = set(state.nodes)

@@ -11,7 +11,6 @@ from spur_ctld.state import resv_gate
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.pending import request_view
 from spur_sched.api import JobView, NodeView, Placement
-from spur_sched.feasible import feasible
 from spur_sched.plan import plan
 
 #: Ends of running work that an estimate looks at; behind that it says when the last of them ends.
@@ -45,7 +44,7 @@ def require_feasible(site: Site, op: Submit) -> None:
     if not any(view.partitions()[name].nodes for name in op.request.partitions):
         # Partitions whose nodes are yet to register: nobody can say what they will have.
         return
-    obstacle = feasible(job_view(op, site.clock()), view.nodes(), view.partitions(), view.policy().topology)
+    obstacle = site.builder.able().check(job_view(op, site.clock()))
     if obstacle is not None:
         error = RequestError(obstacle.text)
         error.code = obstacle.code
