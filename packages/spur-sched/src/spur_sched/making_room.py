@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from spur_sched.api import JobView, Limits, NodeShare, Over, Placement, Policy, Preemption, Running
 from spur_sched.columns import FOREVER, Ints, Vector
 from spur_sched.ground import Ground
@@ -23,6 +25,12 @@ Chosen = list[tuple[int, int]]
 Ask = tuple[tuple[object, ...], tuple[float, ...]]
 #: From the first signal to the last process, if it obeys.
 _ENDING_SECS: Final = 1.0
+#: More victims than these are added up as a table.
+_FEW: Final = 8
+
+
+#: (partition, tier, QOS) of those who push.
+Key = tuple[str, int, str]
 
 
 class Held(NamedTuple):
@@ -76,17 +84,24 @@ class MakingRoom:
         self._running = list(running)
         #: Column -> what is on its way there.
         self._coming: dict[int, list[Held]] = {}
+        #: The same as columns.
+        self._on_way: Ints = np.zeros_like(ground.columns.free)
         self._meant = {one.room_for for one in self._running if one.room_for}
         self._used: set[int] = set()
-        self._sorted: dict[tuple[str, int, str], list[Running]] = {}
+        self._sorted: dict[Key, list[Running]] = {}
+        #: What all of a list free together, as far as they are left.
+        self._together: dict[Key, Ints] = {}
+        self._listed: dict[Key, frozenset[int]] = {}
+        self._freed: dict[int, list[tuple[int, Vector]]] = {}
         self._in_vain: dict[tuple[object, ...], Failures] = {}
         self._limits = limits
         self.over: Over | None = None
         self.trials = 0
         for one in coming(self._running, now):
-            self._used.add(one.job_id)
+            self._use(one)
             for at, vector in self._vectors(one):
                 self._coming.setdefault(at, []).append(Held(vector, self._end(one)))
+                _add(self._on_way, at, vector)
 
     def for_job(self, job: JobView, task: int | None, shape: Shape, ask: Ask) -> Made | None:
         """Room for one run of the job that found none, or None; the room is taken.
@@ -94,7 +109,8 @@ class MakingRoom:
         A job that starts on it is placed by the caller, all else is kept here.
         """
         self.over = None
-        found = self._candidates(job, shape)
+        key = self._key(job, shape)
+        found = self._candidates(job, key)
         if not found and job.job_id not in self._meant:
             return None
         failures = self._in_vain.setdefault((*ask[0], job.qos), Failures(len(ask[1])))
@@ -102,24 +118,27 @@ class MakingRoom:
             return None
         lent = [one for one in found if one.lent]
         if lent:
-            awake = choose(lent, lambda some: self._nodes(shape, some, {}), self._policy)
+            awake = choose(lent, lambda some: self._nodes(shape, some, coming_too=False), self._policy)
             if awake is not None:
-                fit = self._fit(shape, awake, {})
+                fit = self._fit(shape, awake, coming_too=False)
                 assert fit is not None
                 if not self._allowed(job, task, shape, fit, starts=True):
                     return None
                 return self._start(shape, awake, fit)
         if self._coming:
-            fit = self._fit(shape, (), self._coming)
+            fit = self._fit(shape, ())
             if fit is not None:
                 if not self._allowed(job, task, shape, fit):
                     return None
                 return self._keep(job, shape, (), fit)
-        victims = choose(found, lambda some: self._nodes(shape, some, self._coming), self._policy)
+        if self._fit(shape, (), self._together[key]) is None:
+            failures.add(ask[1])
+            return None
+        victims = choose(found, lambda some: self._nodes(shape, some), self._policy)
         if victims is None:
             failures.add(ask[1])
             return None
-        fit = self._fit(shape, victims, self._coming)
+        fit = self._fit(shape, victims)
         assert fit is not None
         if not self._allowed(job, task, shape, fit):
             return None
@@ -145,38 +164,72 @@ class MakingRoom:
 
     # -- who
 
-    def _candidates(self, job: JobView, shape: Shape) -> list[Running]:
+    def _key(self, job: JobView, shape: Shape) -> Key:
         view = self._ground.partitions[shape.wanted.partition]
-        key = (view.name, view.priority_tier, job.qos)
+        return view.name, view.priority_tier, job.qos
+
+    def _candidates(self, job: JobView, key: Key) -> list[Running]:
         found = self._sorted.get(key)
         if found is None:
-            preemptor = Preemptor(job.job_id, view.priority_tier, job.qos, view.nodes)
-            found = self._sorted[key] = candidates(preemptor, self._running, self._policy, self._now)
+            nodes = self._ground.partitions[key[0]].nodes
+            preemptor = Preemptor(job.job_id, key[1], key[2], nodes)
+            found = candidates(preemptor, self._running, self._policy, self._now)
+            self._sorted[key] = found
+            self._listed[key] = frozenset(one.job_id for one in found)
+            together = self._together[key] = np.zeros_like(self._ground.columns.free)
+            for one in found:
+                if one.job_id not in self._used:
+                    for at, vector in self._vectors(one):
+                        _add(together, at, vector)
         return [one for one in found if one.job_id not in self._used]
+
+    def _use(self, one: Running) -> None:
+        """It is nobody's victim any more in this pass."""
+        self._used.add(one.job_id)
+        for key, together in self._together.items():
+            if one.job_id in self._listed[key]:
+                for at, vector in self._vectors(one):
+                    _add(together, at, _negative(vector))
 
     # -- whether it helps
 
     def _nodes(
-        self, shape: Shape, victims: Sequence[Running], held: dict[int, list[Held]]
+        self, shape: Shape, victims: Sequence[Running], *, coming_too: bool = True
     ) -> list[str] | None:
-        fit = self._fit(shape, victims, held)
+        fit = self._fit(shape, victims, coming_too=coming_too)
         if fit is None:
             return None
         views = self._ground.columns.views
         return [views[at].name for at, _ in fit.chosen]
 
-    def _fit(self, shape: Shape, victims: Sequence[Running], held: dict[int, list[Held]]) -> Fit | None:
-        """Where the job would run with that room."""
+    def _fit(
+        self,
+        shape: Shape,
+        victims: Sequence[Running],
+        more: Ints | None = None,
+        *,
+        coming_too: bool = True,
+    ) -> Fit | None:
+        """Where the job would run with that room.
+
+        Args:
+            more: further room, by column.
+            coming_too: with what is on its way.
+        """
         self.trials += 1
         ground = self._ground
         columns, timeline = ground.columns, ground.timeline
-        free = columns.free.copy()
-        for at, items in held.items():
-            for item in items:
-                _add(free, at, item.vector)
-        for one in victims:
-            for at, vector in self._vectors(one):
-                _add(free, at, vector)
+        free = columns.free + self._on_way if coming_too else columns.free.copy()
+        if more is not None:
+            free += more
+        if len(victims) > _FEW:
+            pairs = [pair for one in victims for pair in self._vectors(one)]
+            places = np.array([at for at, _ in pairs], dtype=np.int64)
+            np.add.at(free.T, places, np.array([vector for _, vector in pairs], dtype=np.int64))
+        else:
+            for one in victims:
+                for at, vector in self._vectors(one):
+                    _add(free, at, vector)
         if timeline.promises:
             # Promised room is nobody's to take: there it is as if nobody was pushed aside.
             bound = timeline.promised & (timeline.first < self._now + shape.secs)
@@ -226,6 +279,7 @@ class MakingRoom:
             room = list(rooms.get(at, (0,) * self._ground.columns.rows))
             at_last = gone
             for item in self._coming.pop(at, ()):
+                _add(self._on_way, at, _negative(item.vector))
                 put(at, self._now, item.end, _negative(item.vector))
                 room = [have + more for have, more in zip(room, item.vector, strict=True)]
                 at_last = max(at_last, item.end)
@@ -234,6 +288,7 @@ class MakingRoom:
                 vector = self._summed(left)
                 put(at, self._now, at_last, vector)
                 self._coming[at] = [Held(vector, at_last)]
+                _add(self._on_way, at, vector)
             if at in takes:
                 put(at, self._now, self._now + shape.secs, takes[at])
         ends = tuple(
@@ -252,7 +307,7 @@ class MakingRoom:
         """Take the victims off their nodes; what they had there, by column."""
         rooms: dict[int, list[int]] = {}
         for one in victims:
-            self._used.add(one.job_id)
+            self._use(one)
             for at, vector in self._vectors(one):
                 self._ground.timeline.put(at, self._now, self._end(one), _negative(vector))
                 have = rooms.setdefault(at, [0] * self._ground.columns.rows)
@@ -266,12 +321,15 @@ class MakingRoom:
         return {share.at: share.vector for share in self._shares(shape, fit)}
 
     def _vectors(self, one: Running) -> list[tuple[int, Vector]]:
-        columns = self._ground.columns
-        return [
-            (columns.at[share.node], columns.vector(share.cpus, share.memory_mb, share.gres))
-            for share in freed(one)
-            if share.node in columns.at
-        ]
+        found = self._freed.get(one.job_id)
+        if found is None:
+            columns = self._ground.columns
+            found = self._freed[one.job_id] = [
+                (columns.at[share.node], columns.vector(share.cpus, share.memory_mb, share.gres))
+                for share in freed(one)
+                if share.node in columns.at
+            ]
+        return found
 
     def _summed(self, left: list[int]) -> Vector:
         self._ground.columns.resum(left)

@@ -122,9 +122,14 @@ def _order(one: Running, policy: Policy) -> tuple[float, ...]:
 
 def _needed(order: Sequence[Running], trial: Trial) -> int | None:
     """How many of the first ones suffice; None = not even all."""
-    if not order or trial(order) is None:
-        return None
-    low, high = 0, len(order)
+    low, high = 0, 1
+    while high < len(order) and trial(order[:high]) is None:
+        # Mostly few suffice, so the search begins with few.
+        low, high = high, high * 2
+    if high >= len(order):
+        high = len(order)
+        if not order or trial(order) is None:
+            return None
     while high - low > 1:
         middle = (low + high) // 2
         if trial(order[:middle]) is None:
