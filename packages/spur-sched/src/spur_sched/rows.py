@@ -114,7 +114,7 @@ class Rows:
             self._tidy()
 
     def _grow(self) -> None:
-        more = self.size // 2 + 1024
+        more = max(0, self.size - len(self.begins)) + self.size // 2 + 1024
         self.where = np.append(self.where, np.zeros(more, dtype=np.int64))
         for name in ("begins", "lasts", "falls"):
             setattr(self, name, np.append(getattr(self, name), np.full(more, math.inf)))
