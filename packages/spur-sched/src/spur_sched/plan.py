@@ -520,7 +520,7 @@ class Planner:
                 demand=shape.demand,
                 secs=shape.secs,
                 member=member,
-                each=count.each,
+                each=shape.each(),
                 most=count.num_tasks if count.tasks_given else count.each,
                 enough=(
                     count.min_nodes,

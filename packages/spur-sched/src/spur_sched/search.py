@@ -18,6 +18,8 @@ from spur_sched.demand import Demand
 from spur_sched.rows import Rows
 from spur_sched.timeline import Timeline, end_of
 
+#: Numbers up to this are counted to find the greatest.
+_MOST_COUNTED: Final = 4096
 _NO_TIMES: Final[tuple[tuple[float, float], ...]] = ()
 #: (column, tasks)
 Chosen = list[tuple[int, int]]
@@ -192,11 +194,9 @@ class _Sweep:
             there = (self.limits[:count] > instant).nonzero()[0]
             lack = nodes - len(there)
             short = 0
-            if tasks and lack <= 0:
-                held = self.tasks[there]
-                if len(held) > most:
-                    held = np.partition(held, len(held) - most)[len(held) - most :]
-                short = tasks - int(held.sum())
+            if lack <= 0 and tasks:
+                there, short = self._roomiest(there, instant, tasks, most)
+                lack = nodes - len(there)
             if lack <= 0 and short <= 0:
                 found, again = self._choose(there, instant)
                 if found is not None:
@@ -210,33 +210,64 @@ class _Sweep:
                 place = max(place, count + int(np.searchsorted(more, short)))
         return None
 
+    def _roomiest(self, there: Ints, instant: float, tasks: int, most: int) -> tuple[Ints, int]:
+        """The steps that are there, looked at until those with most tasks are certain, and how many tasks are
+        still missing."""
+        while True:
+            held = self.tasks[there]
+            top = there
+            if len(there) > most:
+                top = there[_greatest(held, most)]
+            short = tasks - int(self.tasks[top].sum())
+            if short > 0:
+                return there, short
+            unsure = top[self.sure[top] <= instant].tolist()
+            if not self._look(unsure, instant):
+                return there, 0
+            there = there[self.limits[there] > instant]
+
+    def _look(self, steps: list[int], instant: float) -> bool:
+        """Look closely at these steps; whether one of them holds less than was thought."""
+        ask, learned = self._ask, False
+        end = end_of(instant, ask.secs)
+        for step in steps:
+            at = int(self.where[step])
+            room, until = self._timeline.window(at, instant, end)
+            tasks = min(ask.demand.holds(at, room), ask.most)
+            # So much is certain for every start that is over before less is free than now.
+            self.sure[step] = max(float(self.sure[step]), math.nextafter(until - ask.secs, math.inf))
+            if tasks < max(1, ask.each):
+                self.limits[step] = instant
+                learned = True
+            elif tasks < self.tasks[step]:
+                self.tasks[step] = tasks
+                learned = True
+        return learned
+
     def _choose(self, there: Ints, instant: float) -> tuple[Chosen | None, bool]:
         """The choice at an instant, looked at closely; else whether something was learned by that."""
-        ask = self._ask
-        assert ask.plain is not None
+        assert self._ask.plain is not None
         there = there[np.argsort(self.where[there])]
         where = self.where[there]
-        chosen = ask.plain(where, self.tasks[there])
+        chosen = self._ask.plain(where, self.tasks[there])
         if chosen is None:
             return None, False
-        unsure = self.sure[there] <= instant
-        if not unsure.any():
-            return chosen, False
-        end = end_of(instant, ask.secs)
-        learned = False
-        rows = there[np.searchsorted(where, [at for at, _ in chosen])].tolist()
-        for (at, _), row in zip(chosen, rows, strict=True):
-            if self.sure[row] > instant:
-                continue
-            room, _ = self._timeline.window(at, instant, end)
-            tasks = min(ask.demand.holds(at, room), ask.most)
-            if tasks < max(1, ask.each):
-                self.limits[row] = instant
-                learned = True
-            elif tasks < self.tasks[row]:
-                self.tasks[row] = tasks
-                learned = True
-        return (None, True) if learned else (chosen, False)
+        steps = there[np.searchsorted(where, [at for at, _ in chosen])]
+        if self._look(steps[self.sure[steps] <= instant].tolist(), instant):
+            return None, True
+        return chosen, False
+
+
+def _greatest(numbers: Ints, count: int) -> Ints:
+    """Positions of the `count` greatest of more numbers, of equal ones the first."""
+    if numbers.max() <= _MOST_COUNTED:
+        there = np.bincount(numbers)
+        level = len(there) - 1 - int(np.searchsorted(np.cumsum(there[::-1]), count))
+    else:
+        level = int(np.partition(numbers, len(numbers) - count)[len(numbers) - count])
+    greater = (numbers > level).nonzero()[0]
+    equal = (numbers == level).nonzero()[0][: count - len(greater)]
+    return np.concatenate([greater, equal])
 
 
 class _Walk:

@@ -57,6 +57,7 @@ class Shape:
 
     __slots__ = (
         "_cursor",
+        "_each",
         "_excluded",
         "counts",
         "demand",
@@ -103,6 +104,7 @@ class Shape:
         )
         #: On which switches its nodes are matters.
         self.networked = ground.network is not None and counts.max_nodes > 1
+        self._each = -1
         #: Of each alternative of the constraint: no earlier node holds it.
         self._cursor: dict[int, int] = {}
 
@@ -111,6 +113,9 @@ class Shape:
     def could(self, pool: Pool, tree: features.Node, *, up_only: bool) -> bool:
         """Whether the pool's nodes, all empty, would do; with `up_only` only those in service."""
         ground, count = self.ground, self.counts
+        if any(number < count.min_nodes for number in self.demand.total.values()):
+            # At least one on each node.
+            return False
         if not self.demand.possible and not any(
             not ground.columns.views[at].known for at in ground.columns.makes
         ):
@@ -170,6 +175,17 @@ class Shape:
         closed = self.ground.closed(self.wanted.reservation)
         return allowed if closed is None else allowed & closed.open
 
+    def each(self) -> int:
+        """With fewer tasks than this on one of its nodes the others could never hold the rest."""
+        if self._each < 0:
+            count = self.counts
+            self._each = count.each
+            if count.tasks_given:
+                most = min(count.max_nodes, count.num_tasks)
+                held = max((0, *self.ground.holds_empty(self.demand.need)))
+                self._each = max(1, count.num_tasks - (most - 1) * held)
+        return self._each
+
     # -- room now
 
     def find(self, pool: Pool, tree: features.Node, now: float) -> list[tuple[int, int]] | None:
@@ -190,14 +206,15 @@ class Shape:
             found = self._find_one(pool, live, end)
             if found is not None or count.max_nodes == 1 or count.num_tasks == 1:
                 return found
-        where = live[demand.fitting(live, lambda row: free[row][live], count.each)]
+        each = self.each()
+        where = live[demand.fitting(live, lambda row: free[row][live], each)]
         if len(where) < count.min_nodes:
             return None
         if ground.timeline.promises:
             where, tasks = self._until(where, end)
         else:
             tasks = demand.tasks(where, lambda row: free[row][where])
-        good = tasks >= count.each
+        good = tasks >= each
         if not good.all():
             where, tasks = where[good], tasks[good]
         if self.restricted:
@@ -240,7 +257,7 @@ class Shape:
 
     def _until(self, where: Ints, end: float) -> tuple[Ints, Ints]:
         """The nodes that have room until `end` beside the promises, and tasks for each."""
-        demand, count = self.demand, self.counts
+        demand = self.demand
         timeline, free = self.ground.timeline, self.ground.columns.free
         over = timeline.promised[where] & (timeline.first[where] < end)
         if not over.any():
@@ -253,7 +270,7 @@ class Shape:
         tasks[plain] = demand.tasks(mine, lambda row: free[row][mine])
         tight = over.nonzero()[0]
         mine = where[tight]
-        fits = demand.fitting(mine, lambda row: low[row][mine], count.each)
+        fits = demand.fitting(mine, lambda row: low[row][mine], self.each())
         good = tight[fits]
         mine = where[good]
         tasks[good] = demand.tasks(mine, lambda row: low[row][mine])
