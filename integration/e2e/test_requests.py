@@ -194,6 +194,9 @@ def test_whole_nodes_and_nodes_of_one_user(gpus: Any) -> None:
     same = gpus.sbatch("--wrap", "sleep 60")
     assert list(held(gpus, own)) == list(held(gpus, same)) == ["node2"]
     assert record(gpus, own)["OverSubscribe"] == "USER"
+    user = gpus.ok("id", "-un").strip()
+    assert f"Owner={user}(" in gpus.ok("scontrol", "show", "node", "node2")
+    assert "Owner=N/A" in gpus.ok("scontrol", "show", "node", "node1")
 
 
 def test_features(gpus: Any) -> None:

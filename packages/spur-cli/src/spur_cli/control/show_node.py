@@ -39,7 +39,7 @@ def node_text(node: "Node", style: Style) -> str:
         f"RealMemory={node.memory_mb} AllocMem={node.alloc_memory_mb} FreeMem={free}"
         f" Sockets={node.sockets} Boards=1",
         f"State={states.scontrol_state(node)} ThreadsPerCore={node.threads_per_core}"
-        f" TmpDisk={node.tmp_disk_mb} Weight={node.weight} Owner=N/A MCS_label=N/A",
+        f" TmpDisk={node.tmp_disk_mb} Weight={node.weight} Owner={node.owner or 'N/A'} MCS_label=N/A",
     ]
     lines.append(f"Partitions={','.join(node.partitions)} ")
     if node.switch_name:

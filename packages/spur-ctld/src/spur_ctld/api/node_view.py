@@ -7,6 +7,7 @@ from spur_core.grammar.hostlist import compress_sorted
 from spur_core.grammar.tres import format_tres
 from spur_core.states import JobState, NodeAvail, NodeBase, NodeFlag
 from spur_ctld.dispatch.launch_spec import gres_messages
+from spur_ctld.state import access
 from spur_ctld.state.accounting_rows import add_gres
 from spur_ctld.state.cluster import ClusterState, NodeUse
 from spur_ctld.state.records import Gres, Job, Node, Partition
@@ -103,6 +104,9 @@ def node_message(
         last_busy_at=node.last_busy_at,
         labels=node.labels,
     )
+    owned = access.owning_job(state, (state.jobs[job_id] for job_id in sorted(use.jobs))) if use else None
+    if owned is not None:
+        message.owner = f"{owned.request.user}({owned.request.uid})"
     if load is not None:
         message.free_memory_mb = load.free_memory_mb
         message.cpu_load = load.cpu_load

@@ -7,6 +7,7 @@ import msgspec
 from spur_core.grammar.hostlist import natural_key
 from spur_core.states import JobState, NodeAvail
 from spur_ctld.state import distribution
+from spur_ctld.state.access import owning_job
 from spur_ctld.state.cluster import ClusterState, is_lent
 from spur_ctld.state.pending import gres_map
 from spur_ctld.state.records import UNLIMITED, Gres, Job, Node, Partition, Request, Slice
@@ -60,6 +61,7 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
             claimed = claimed or claims(state, node)
             cpus = claimed.get(job_id, 0)
         running.append((expected_end(job), cpus, part.memory_mb, gres_map(part.gres)))
+    owned = owning_job(state, held)
     return NodeView(
         name=node.name,
         cpus=node.cpus,
@@ -78,7 +80,7 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
         cores_per_socket=node.cores_per_socket if _told(node) else 0,
         threads_per_core=node.threads_per_core,
         tmp_disk_mb=node.tmp_disk_mb,
-        owner=_owner(state, held),
+        owner=owned.request.uid if owned is not None else None,
         users=frozenset(job.request.uid for job in held),
         partition_cpus=_partition_cpus(held, node.name),
     )
@@ -87,15 +89,6 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
 def _told(node: Node) -> bool:
     """Whether sockets, cores and threads are those of all its CPUs."""
     return node.sockets * node.cores_per_socket * node.threads_per_core >= node.cpus
-
-
-def _owner(state: ClusterState, held: Sequence[Job]) -> int | None:
-    """The user who has the node for himself, because a job of his or its partition says so."""
-    for job in held:
-        partition = state.partitions.get(job.partition)
-        if job.request.exclusive_user or (partition is not None and partition.exclusive_user):
-            return job.request.uid
-    return None
 
 
 def _partition_cpus(held: Sequence[Job], node: str) -> tuple[tuple[str, int], ...]:

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from spur_core import reasons
-from spur_ctld.state.records import Partition, Request
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.records import Job, Partition, Request
 
 #: Slurm's sentences.
 NO_ACCOUNT: Final = "Invalid account or account/partition combination specified"
@@ -86,6 +87,15 @@ def open_to(request: Request, partitions: Iterable[Partition]) -> tuple[tuple[st
         else:
             names.append(partition.name)
     return tuple(names), "" if names else reason
+
+
+def owning_job(state: ClusterState, held: Iterable[Job]) -> Job | None:
+    """The job among those of a node for which the node is kept for its user."""
+    for job in held:
+        partition = state.partitions.get(job.partition)
+        if job.request.exclusive_user or (partition is not None and partition.exclusive_user):
+            return job
+    return None
 
 
 def restricts(partition: Partition) -> bool:
