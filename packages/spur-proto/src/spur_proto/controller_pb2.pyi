@@ -351,7 +351,7 @@ class PingRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class PingResponse(_message.Message):
-    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs", "alarms", "command_version")
+    __slots__ = ("hostname", "server_time", "version", "cluster_name", "role", "member_id", "leader_id", "leader_address", "term", "members", "applied", "leader_silent_secs", "alarms", "command_version", "scheduler")
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     SERVER_TIME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -366,6 +366,7 @@ class PingResponse(_message.Message):
     LEADER_SILENT_SECS_FIELD_NUMBER: _ClassVar[int]
     ALARMS_FIELD_NUMBER: _ClassVar[int]
     COMMAND_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
     hostname: str
     server_time: float
     version: str
@@ -380,7 +381,44 @@ class PingResponse(_message.Message):
     leader_silent_secs: float
     alarms: _containers.RepeatedScalarFieldContainer[str]
     command_version: int
-    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ..., command_version: _Optional[int] = ...) -> None: ...
+    scheduler: SchedulerFigures
+    def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ..., command_version: _Optional[int] = ..., scheduler: _Optional[_Union[SchedulerFigures, _Mapping]] = ...) -> None: ...
+
+class SchedulerFigures(_message.Message):
+    __slots__ = ("cycles", "last_secs", "most_secs", "total_secs", "last_at", "last_depth", "total_depth", "queue", "backfill_cycles", "backfill_last_secs", "backfill_most_secs", "backfill_total_secs", "backfill_last_at", "backfill_last_depth", "backfill_total_depth", "started")
+    CYCLES_FIELD_NUMBER: _ClassVar[int]
+    LAST_SECS_FIELD_NUMBER: _ClassVar[int]
+    MOST_SECS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_SECS_FIELD_NUMBER: _ClassVar[int]
+    LAST_AT_FIELD_NUMBER: _ClassVar[int]
+    LAST_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_CYCLES_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_LAST_SECS_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_MOST_SECS_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_TOTAL_SECS_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_LAST_AT_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_LAST_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    BACKFILL_TOTAL_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    cycles: int
+    last_secs: float
+    most_secs: float
+    total_secs: float
+    last_at: float
+    last_depth: int
+    total_depth: int
+    queue: int
+    backfill_cycles: int
+    backfill_last_secs: float
+    backfill_most_secs: float
+    backfill_total_secs: float
+    backfill_last_at: float
+    backfill_last_depth: int
+    backfill_total_depth: int
+    started: int
+    def __init__(self, cycles: _Optional[int] = ..., last_secs: _Optional[float] = ..., most_secs: _Optional[float] = ..., total_secs: _Optional[float] = ..., last_at: _Optional[float] = ..., last_depth: _Optional[int] = ..., total_depth: _Optional[int] = ..., queue: _Optional[int] = ..., backfill_cycles: _Optional[int] = ..., backfill_last_secs: _Optional[float] = ..., backfill_most_secs: _Optional[float] = ..., backfill_total_secs: _Optional[float] = ..., backfill_last_at: _Optional[float] = ..., backfill_last_depth: _Optional[int] = ..., backfill_total_depth: _Optional[int] = ..., started: _Optional[int] = ...) -> None: ...
 
 class ControllerInfo(_message.Message):
     __slots__ = ("id", "address", "client_address", "leader", "reachable", "match", "command_version", "version")
