@@ -142,6 +142,14 @@ def test_a_step_is_asked_for_and_followed(cli, step):
         (["--gres=none"], {}, {"gres": ["none"]}),
         (["-G4", "-N2"], {}, {"gres": ["gpu:2"]}),
         ([], {"SLURM_GPUS": "4"}, {"gres": []}),
+        ([], {"SLURM_GPUS_PER_TASK": "h100:2"}, {"gres": [], "gres_per_task": ["gpu:h100:2"]}),
+        (["--gpus-per-task=1"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres_per_task": ["gpu:1"]}),
+        (["--gres=none"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres": ["none"], "gres_per_task": []}),
+        (["--gpus-per-node=3"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres": ["gpu:3"], "gres_per_task": []}),
+        (["--overlap"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres_per_task": []}),
+        # What chose the nodes of the job says nothing about a step.
+        ([], {"SLURM_CPUS_PER_GPU": "2", "SLURM_HINT": "nomultithread", "SLURM_THREADS_PER_CORE": "1"}, {}),
+        ([], {"SLURM_NTASKS_PER_SOCKET": "1", "SLURM_NTASKS_PER_CORE": "1", "SLURM_MEM_PER_GPU": "9"}, {}),
         (["-t", "5"], {"SLURM_TIMELIMIT": "9"}, {"time_limit_secs": 300}),
         (["-t", "0"], {}, {"time_limit_secs": 0}),
         (["-I"], {}, {"immediate": True}),
@@ -168,6 +176,30 @@ def test_shape_of_the_tasks(cli, step):
     assert shape.task_prolog.endswith("/pro")
     assert shape.task_prolog.startswith("/")
     assert shape.task_epilog == "/epi"
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "each", "bind"),
+    [
+        ([], {"SLURM_GPUS_PER_TASK": "2"}, 2, ""),
+        (["--gres=none"], {"SLURM_GPUS_PER_TASK": "2"}, 0, ""),
+        ([], {"SLURM_NTASKS_PER_GPU": "3"}, 0, "single:3"),
+        (["--gpu-bind=none"], {"SLURM_NTASKS_PER_GPU": "3"}, 0, "none"),
+        (["--gpus=1"], {"SLURM_NTASKS_PER_GPU": "3"}, 0, ""),
+    ],
+)
+def test_gpus_of_tasks_follow_from_the_job(cli, step, words, env, each, bind):
+    assert cli("srun", "-n2", *words, "true", env={**INSIDE, **env}).code == 0
+    shape = asked(step.peer).shape
+    assert (shape.gpus_per_task, shape.gpu_bind) == (each, bind)
+
+
+@pytest.mark.parametrize("word", ["--contiguous", "--tmp=1", "--mem-per-gpu=1", "--hint=multithread", "-B2"])
+def test_what_chooses_nodes_is_not_for_steps(cli, step, word):
+    result = cli("srun", word, "true", env=INSIDE)
+    assert result.code == 255
+    assert "is not supported for steps by this release; give it to the job" in result.err
+    assert not step.peer.requests
 
 
 def test_too_few_tasks_for_the_nodes(cli, step):
