@@ -30,7 +30,7 @@ HEAVY = {
 #: A grammar may stand on these others of ours.
 ALLOWED = {
     "array": set(),
-    "counts": {"signals"},
+    "counts": {"signals", "timelimit"},
     "dependency": set(),
     "duration": set(),
     "export": set(),
