@@ -118,4 +118,9 @@ def _partition(entry: PartitionEntry, nodes: frozenset[str]) -> PartitionView:
         max_nodes=entry.max_nodes,
         min_nodes=entry.min_nodes,
         priority_tier=entry.priority_tier,
+        oversubscribe=entry.oversubscribe,
+        exclusive_user=entry.exclusive_user,
+        max_cpus_per_node=entry.max_cpus_per_node,
+        lln=entry.lln,
+        req_resv=entry.req_resv,
     )

@@ -51,11 +51,13 @@ def prepare(trace: Trace, machine: Machine, how: Reading) -> Work:
     """
     arrivals = []
     names = {}
+    uids: dict[str, int] = {}
     seen: Counter[str] = Counter()
     could = _Could(machine)
     for job_id, record in enumerate(trace.jobs, 1):
         run, limit = _times(record, how, seen)
-        view = _view(job_id, record, _partition(trace, record, machine, how), limit, how)
+        uid = uids.setdefault(record.user, len(uids) + 1)
+        view = _view(job_id, record, _partition(trace, record, machine, how), limit, how)._replace(uid=uid)
         obstacle = could.obstacle(view)
         if obstacle:
             if not how.skip_impossible:
