@@ -385,7 +385,7 @@ class PingResponse(_message.Message):
     def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ..., command_version: _Optional[int] = ..., scheduler: _Optional[_Union[SchedulerFigures, _Mapping]] = ...) -> None: ...
 
 class SchedulerFigures(_message.Message):
-    __slots__ = ("cycles", "last_secs", "most_secs", "total_secs", "last_at", "last_depth", "total_depth", "queue", "backfill_cycles", "backfill_last_secs", "backfill_most_secs", "backfill_total_secs", "backfill_last_at", "backfill_last_depth", "backfill_total_depth", "started")
+    __slots__ = ("cycles", "last_secs", "most_secs", "total_secs", "last_at", "last_depth", "total_depth", "queue", "backfill_cycles", "backfill_last_secs", "backfill_most_secs", "backfill_total_secs", "backfill_last_at", "backfill_last_depth", "backfill_total_depth", "started", "first_at")
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     LAST_SECS_FIELD_NUMBER: _ClassVar[int]
     MOST_SECS_FIELD_NUMBER: _ClassVar[int]
@@ -402,6 +402,7 @@ class SchedulerFigures(_message.Message):
     BACKFILL_LAST_DEPTH_FIELD_NUMBER: _ClassVar[int]
     BACKFILL_TOTAL_DEPTH_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_AT_FIELD_NUMBER: _ClassVar[int]
     cycles: int
     last_secs: float
     most_secs: float
@@ -418,7 +419,8 @@ class SchedulerFigures(_message.Message):
     backfill_last_depth: int
     backfill_total_depth: int
     started: int
-    def __init__(self, cycles: _Optional[int] = ..., last_secs: _Optional[float] = ..., most_secs: _Optional[float] = ..., total_secs: _Optional[float] = ..., last_at: _Optional[float] = ..., last_depth: _Optional[int] = ..., total_depth: _Optional[int] = ..., queue: _Optional[int] = ..., backfill_cycles: _Optional[int] = ..., backfill_last_secs: _Optional[float] = ..., backfill_most_secs: _Optional[float] = ..., backfill_total_secs: _Optional[float] = ..., backfill_last_at: _Optional[float] = ..., backfill_last_depth: _Optional[int] = ..., backfill_total_depth: _Optional[int] = ..., started: _Optional[int] = ...) -> None: ...
+    first_at: float
+    def __init__(self, cycles: _Optional[int] = ..., last_secs: _Optional[float] = ..., most_secs: _Optional[float] = ..., total_secs: _Optional[float] = ..., last_at: _Optional[float] = ..., last_depth: _Optional[int] = ..., total_depth: _Optional[int] = ..., queue: _Optional[int] = ..., backfill_cycles: _Optional[int] = ..., backfill_last_secs: _Optional[float] = ..., backfill_most_secs: _Optional[float] = ..., backfill_total_secs: _Optional[float] = ..., backfill_last_at: _Optional[float] = ..., backfill_last_depth: _Optional[int] = ..., backfill_total_depth: _Optional[int] = ..., started: _Optional[int] = ..., first_at: _Optional[float] = ...) -> None: ...
 
 class ControllerInfo(_message.Message):
     __slots__ = ("id", "address", "client_address", "leader", "reachable", "match", "command_version", "version")
