@@ -2,13 +2,14 @@
 
 from itertools import combinations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spur_sched.spread import Count, Offer, choose
 from spur_sched.topology import Topology, blocks, pick, tree
-from spur_sched.topology.picking import switches_used
+from spur_sched.topology.picking import Groups, pick_of, switches_used
 
 #: Two cores with two leaves each; node i is on leaf i // 4.
 TREE = tree(
@@ -148,3 +149,29 @@ def test_never_more_leaves_than_needed(free: list[bool], number: int, most: int 
         return
     assert found is not None
     assert len({leaf(at) for at in found}) == fewest
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(1, 4)), max_size=20),
+    st.integers(1, 8),
+    st.integers(0, 4),
+    st.booleans(),
+    st.sampled_from([None, 1, 2]),
+)
+def test_columns_and_offers_give_the_same(
+    free: list[tuple[int, int]], low: int, more: int, given_tasks: bool, most: int | None
+) -> None:
+    """Nodes as columns, which is fast for many, and as offers."""
+    leaves = ["s0", "s1", "s2", "s3"]
+    where = np.arange(len(free), dtype=np.int64)
+    tasks = np.array([held for _, held in free], dtype=np.int64)
+    ids = np.array([leaf for leaf, _ in free], dtype=np.int64)
+    count = Count(low, low + more, 2 * low if given_tasks else low, given_tasks, 1)
+    offers = [Offer(at, held) for at, (_, held) in enumerate(free)]
+    names = ["" if at < 0 else leaves[at] for at, _ in free]
+    slow = pick(TREE, offers, names.__getitem__, count, most)
+    fast = pick_of(TREE, Groups.of_columns(leaves, ids, where, tasks), count, most)
+    if slow is not None:
+        assert fast == slow
+    else:
+        assert fast is None or choose(count, fast) is None

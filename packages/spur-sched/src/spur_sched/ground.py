@@ -71,6 +71,7 @@ class Ground:
         #: How often a node has become full in this pass.
         self.filled = 0
         self.network: Topology | None = None
+        self._leaves: tuple[list[str], Ints] | None = None
         #: Some nodes never share a job, because nothing joins them.
         self.apart = False
         self._windows: Sequence[Window] = ()
@@ -88,6 +89,15 @@ class Ground:
     def connect(self, switches: Sequence[tuple[str, str]]) -> None:
         """The network, as `Policy.topology` has it; said before `build`."""
         self.network = Topology(dict(switches)) if switches else None
+
+    def leaves(self) -> tuple[list[str], Ints]:
+        """The leaf switches, and the place among them of each column's; -1 = none."""
+        if self._leaves is None:
+            known = self.network.by_level[0] if self.network is not None and self.network.parents else []
+            places = {name: place for place, name in enumerate(known)}
+            ids = [places.get(view.switch, -1) for view in self.columns.views]
+            self._leaves = known, np.array(ids, dtype=np.int64)
+        return self._leaves
 
     def switch_of(self, at: int) -> str:
         """The leaf switch of a column, "" = none."""

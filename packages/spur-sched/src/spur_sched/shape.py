@@ -20,7 +20,7 @@ from spur_sched.need import MANY
 from spur_sched.rules import Class, Why
 from spur_sched.sharing import capped
 from spur_sched.spread import Count, Offer, choose, in_a_row, rows, with_features
-from spur_sched.topology.picking import pick
+from spur_sched.topology.picking import Groups, pick, pick_of
 
 _NOTHING: Final[GresMap] = {}
 #: The least room of a column for the job's time.
@@ -221,7 +221,9 @@ class Shape:
             where, tasks = self.beside(where, tasks)
         if len(where) < count.min_nodes:
             return None
-        if self.picky or self.networked:
+        if self.networked and not self.picky:
+            return self._near(where, tasks, now)
+        if self.picky:
             return self.pick(where.tolist(), tasks.tolist(), tree, self._now_room(end), now)
         return _pick(count, where, tasks)
 
@@ -333,9 +335,10 @@ class Shape:
         """The choice among nodes (column -> tasks) at a later instant."""
         nodes = sorted(active)
         tasks = [active[at] for at in nodes]
-        if self.picky or self.networked:
+        if self.picky:
             return self.pick(nodes, tasks, tree, room, start)
-        return _pick(self.counts, np.array(nodes, dtype=np.int64), np.array(tasks, dtype=np.int64))
+        where, held = np.array(nodes, dtype=np.int64), np.array(tasks, dtype=np.int64)
+        return self._near(where, held, start) if self.networked else _pick(self.counts, where, held)
 
     def pick(
         self,
@@ -360,15 +363,28 @@ class Shape:
         if self.wanted.by_load:
             offers = sorted(offers, key=lambda offer: self._load(offer.at))
         if self.networked and self.ground.network is not None:
-            switches = self.wanted.switches
-            most = None
-            if switches is not None and (switches[1] is None or start < switches[1]):
-                most = switches[0]
-            near = pick(self.ground.network, offers, self.ground.switch_of, self.counts, most)
+            near = pick(
+                self.ground.network, offers, self.ground.switch_of, self.counts, self._most_switches(start)
+            )
             if near is None:
                 return None
             offers = near
         return choose(self.counts, offers)
+
+    def _most_switches(self, start: float) -> int | None:
+        switches = self.wanted.switches
+        if switches is None or (switches[1] is not None and start >= switches[1]):
+            return None
+        return switches[0]
+
+    def _near(self, where: Ints, tasks: Ints, start: float) -> list[tuple[int, int]] | None:
+        """The choice among many nodes of which none is special but by its switch."""
+        network = self.ground.network
+        assert network is not None
+        leaves, ids = self.ground.leaves()
+        groups = Groups.of_columns(leaves, ids[where], where, tasks)
+        near = pick_of(network, groups, self.counts, self._most_switches(start))
+        return None if near is None else choose(self.counts, near)
 
     def _load(self, at: int) -> int:
         columns = self.ground.columns
