@@ -1,5 +1,7 @@
 """`spurctld raft init` and `gen-certs`: a group's first hour."""
 
+import os
+
 import pytest
 
 from spur_core.errors import StateError
@@ -133,6 +135,40 @@ def test_mistakes_are_one_line(tools, words, text):
     done = tools.run(*words)
     assert (done.code, len(done.err), done.out) == (1, 1, [])
     assert text in done.err[0]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("tool", ["init", "seed", "reconfigure"])
+def test_root_leaves_nothing_in_another_users_directory(tools, tool):
+    tools.make_certs(1)
+    if tool == "reconfigure":
+        assert tools.member("init", 1).code == 0
+    os.chown(tools.state(1), 65534, -1)
+    before = sorted(tools.folder.rglob("*"))
+    done = tools.member(tool, 1)
+    assert (done.code, len(done.err), done.out) == (1, 1, [])
+    assert f"{tools.state(1)}: belongs to uid 65534" in done.err[0]
+    assert sorted(tools.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("harm", ["a file for the state", "a file for raft", "a directory for meta"])
+@pytest.mark.parametrize("tool", ["init", "seed", "reconfigure", "inspect"])
+def test_what_is_no_directory_is_named_and_stays(tools, tool, harm):
+    tools.make_certs(1)
+    state = tools.state(1)
+    if harm == "a file for the state":
+        (state / "tls").rename(tools.folder / "tls")
+        state.rmdir()
+        state.write_text("mine")
+    elif harm == "a file for raft":
+        (state / "raft").write_text("mine")
+    else:
+        (state / "raft" / "meta").mkdir(parents=True)
+    before = sorted(tools.folder.rglob("*"))
+    done = tools.inspect(1) if tool == "inspect" else tools.member(tool, 1)
+    assert (done.code, len(done.err)) == (1, 1)
+    assert str(state) in done.err[0] or tool == "seed"
+    assert sorted(tools.folder.rglob("*")) == before
 
 
 def test_this_hosts_place_must_be_known(tools):

@@ -1,6 +1,7 @@
 """Certificates of the group: made once, private, and good for a mutual handshake of exactly these members."""
 
 import os
+import resource
 import socket
 import ssl
 import threading
@@ -39,6 +40,19 @@ def test_nothing_is_overwritten(certs: Path) -> None:
     with pytest.raises(StateError, match=r"member-1/ca\.pem: is there already"):
         make_member(certs, 1)
     assert before == {path: path.read_bytes() for path in certs.rglob("*") if path.is_file()}
+
+
+def test_what_was_cut_off_is_made_anew(certs: Path) -> None:
+    """A disk that fills up within the last file, which is the longest."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((certs / "ca.pem").stat().st_size, limits[1]))
+    try:
+        with pytest.raises(StateError, match=r"member\.pem: File too large"):
+            make_member(certs, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name for path in certs.iterdir()} == {"ca.pem", "ca.key"}
+    assert problems(make_member(certs, 1), 1, time.time()) == []
 
 
 def test_the_cluster_id_is_that_of_the_ca(certs: Path, tmp_path: Path) -> None:

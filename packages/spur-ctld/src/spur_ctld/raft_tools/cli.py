@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from spur_core.errors import StateError
 from spur_ctld.options import DEFAULT_CONFIG, UsageError, read_config
 
 
@@ -68,6 +69,15 @@ def run(argv: Sequence[str]) -> int:
         SystemExit: `--help` was printed.
     """
     given = parser().parse_args(argv)
+    try:
+        return _run(given)
+    except OSError as error:
+        # A directory that is a file, or somebody else's: where a tool looks before it begins.
+        where = f"{error.filename}: " if error.filename else ""
+        raise StateError(f"{where}{error.strerror or error}") from None
+
+
+def _run(given: argparse.Namespace) -> int:
     # Each tool loads only what it needs.
     if given.tool == "inspect":
         from spur_ctld.raft_tools import inspecting

@@ -1,11 +1,13 @@
 """Which directory a tool works on, and whose it is by the configuration."""
 
+import os
 import socket
 from pathlib import Path
 from typing import NamedTuple
 
 from spur_core.config import group
 from spur_core.config.model import Config
+from spur_core.errors import StateError
 from spur_ctld import options
 from spur_ctld.replication import certs
 from spur_ctld.replication.meta import Member
@@ -39,6 +41,16 @@ class Place(NamedTuple):
         if self.alone:
             return None
         return certs.cluster_id(group.tls_dir(self.config, self.state_dir) / certs.CA_CERT)
+
+    def require_own(self) -> None:
+        """What root leaves in another user's directory, that user's `spurctld` could not open.
+
+        Raises:
+            StateError: the directory is another user's.
+        """
+        for path in (self.state_dir, self.state_dir / "raft"):
+            if path.exists() and (uid := path.stat().st_uid) not in (0, os.geteuid()):
+                raise StateError(f"{path}: belongs to uid {uid}; run this as the user that runs spurctld")
 
 
 def state_dir_of(config: Config, given: Path | None) -> Path:

@@ -39,6 +39,7 @@ def reconfigure(place: Place, copy_of: int | None, say: Say, files: Files | None
             f"{folder}: is not the directory of a controller; copy that of a healthy one here and run"
             " `spurctld raft reconfigure --copy-of N`, see docs/replication.md"
         )
+    place.require_own()
     lock = DirectoryLock(folder / "lock", place.state_dir)
     try:
         # Again: somebody may have been at it until the lock was free.

@@ -39,7 +39,7 @@ def seed(place: Place, say: Say) -> None:
 
     Raises:
         ConfigError: the group has one member.
-        StateError: there is a directory already, or too few other members answer.
+        StateError: there is a directory already, it is another user's, or too few other members answer.
     """
     if place.alone:
         raise ConfigError(
@@ -51,6 +51,7 @@ def seed(place: Place, say: Say) -> None:
         raise StateError(
             f"{folder}: is the directory of a controller; if its contents are lost, move it away first"
         )
+    place.require_own()
     problems = certificate_problems(place)
     if problems:
         raise ConfigError(problems)

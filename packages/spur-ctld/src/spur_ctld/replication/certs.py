@@ -10,6 +10,7 @@ Nothing is ever overwritten: another CA would be another group.
 import datetime
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 from cryptography import x509
@@ -89,10 +90,19 @@ def make_member(folder: Path, member_id: int) -> Path:
     built = built.add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
     built = built.add_extension(_issued_by(ca), critical=False)
     certificate = built.sign(ca_key, hashes.SHA256())
-    own_folder(target)
-    _write(target / CA_CERT, _cert_bytes(ca))
-    _write(target / MEMBER_KEY, _key_bytes(key))
-    _write(target / MEMBER_CERT, _cert_bytes(certificate))
+    # Aside first: what was cut off must not pass for a certificate.
+    made = folder / f".{target.name}.{os.getpid()}.tmp"
+    try:
+        own_folder(made)
+        _write(made / CA_CERT, _cert_bytes(ca))
+        _write(made / MEMBER_KEY, _key_bytes(key))
+        _write(made / MEMBER_CERT, _cert_bytes(certificate))
+        made.rename(target)
+        _sync(folder)
+    except OSError as error:
+        raise StateError(f"{target}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
     return target
 
 
@@ -234,15 +244,22 @@ def _write(path: Path, data: bytes) -> None:
     try:
         fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, data)
+            while data:
+                data = data[os.write(fd, data) :]
             os.fsync(fd)
         finally:
             os.close(fd)
         tmp.rename(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(path.parent)
     except OSError as error:
+        tmp.unlink(missing_ok=True)
         raise StateError(f"{path}: {error.strerror}") from None
+
+
+def _sync(path: Path) -> None:
+    """The names in a directory become durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
