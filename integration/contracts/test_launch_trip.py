@@ -86,6 +86,10 @@ def wire() -> agent_pb2.LaunchSpec:
         comment="a remark",
         reservation="night",
         licenses="m:2",
+        wishes=common_pb2.JobWishes(gres_total=["gpu:a100:4"], cpus_per_gpu=3, hint="nomultithread"),
+        gpus_per_node_text="2,1",
+        topology_addr="core.leaf1.n2",
+        topology_addr_pattern="switch.switch.node",
     )
 
 
@@ -199,6 +203,12 @@ SURVIVES: dict[str, Check | tuple[str, Check]] = {
     "comment": env("JOB_COMMENT", "a remark"),
     "reservation": env("JOB_RESERVATION", "night"),
     "licenses": env("JOB_LICENSES", "m:2"),
+    "wishes": lambda s: (
+        env("GPUS", "a100:4")(s) and env("CPUS_PER_GPU", "3")(s) and env("HINT", "nomultithread")(s)
+    ),
+    "gpus_per_node_text": env("GPUS_PER_NODE", "2,1"),
+    "topology_addr": env("TOPOLOGY_ADDR", "core.leaf1.n2"),
+    "topology_addr_pattern": env("TOPOLOGY_ADDR_PATTERN", "switch.switch.node"),
 }
 
 #: What the agent itself remembers of the step.
