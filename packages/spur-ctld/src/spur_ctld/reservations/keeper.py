@@ -71,18 +71,20 @@ class Keeper:
 
     async def _times(self, one: Reservation, now: float) -> None:
         state = self._site.ledger.state
-        inside = users_of(state, one.name)
+        # Every second: who uses it is looked up only where that matters.
         if now >= one.end_at + self._site.settings.resv_overrun_secs:
+            inside = users_of(state, one.name)
             if "FLEX" not in one.flags:
                 for job in inside:
                     await self._end(one, job, now)
-            if one.repeat or not inside:
+            starting = any(job.state is JobState.CONFIGURING and job.fence is None for job in inside)
+            if (one.repeat and not starting) or not inside:
                 await self._turn(one)
             return
         if one.purge_after is None or not is_active(one, now):
             self._unused.pop(one.name, None)
             return
-        if inside or waiting_for(state, one.name):
+        if users_of(state, one.name) or waiting_for(state, one.name):
             self._unused[one.name] = now
             return
         since = self._unused.setdefault(one.name, now)
