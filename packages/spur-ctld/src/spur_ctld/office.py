@@ -25,6 +25,7 @@ from spur_ctld.node_memory import NodeMemory
 from spur_ctld.recovery.service import Recovery
 from spur_ctld.replication.api import MemberView
 from spur_ctld.scheduling.loop import SchedulerLoop
+from spur_ctld.scheduling.outlook import Outlook
 from spur_ctld.scheduling.snapshot import SnapshotBuilder
 from spur_ctld.settings import configure_op, differs
 from spur_ctld.site import Site
@@ -72,6 +73,7 @@ class Office:
         self.clients = ClientMemory()
         self.lines = StepLines()
         self.builder = SnapshotBuilder(site)
+        self.outlook = Outlook()
         self.steps = StepRunner(ledger, self.agents, clock, self._where)
         self.suspender = Suspender(ledger, self.agents, clock)
         self.warner = Warner(ledger, self.agents, clock)

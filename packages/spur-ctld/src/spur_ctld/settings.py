@@ -84,6 +84,14 @@ def scheduling_policy(config: Config) -> Policy:
     """How a pass decides."""
     scheduler = config.scheduler
     return Policy(
+        backfill=scheduler.backfill,
+        bf_window=scheduler.bf_window,
+        bf_resolution=scheduler.bf_resolution,
+        bf_max_job_test=scheduler.bf_max_job_test,
+        bf_max_job_user=scheduler.bf_max_job_user,
+        bf_max_job_part=scheduler.bf_max_job_part,
+        bf_min_prio_reserve=scheduler.bf_min_prio_reserve,
+        default_queue_depth=scheduler.default_queue_depth,
         preempt_type=_PREEMPT_TYPES[scheduler.preempt_type],
         preempt_youngest_first=scheduler.preempt_youngest_first,
         preempt_by_size=scheduler.preempt_by_size,

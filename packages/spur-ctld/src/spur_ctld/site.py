@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spur_ctld.dispatch.steps import StepRunner
     from spur_ctld.office import Office
     from spur_ctld.recovery.service import Recovery
+    from spur_ctld.scheduling.outlook import Outlook
     from spur_ctld.scheduling.snapshot import SnapshotBuilder
 
 
@@ -96,6 +97,11 @@ class Site:
     def builder(self) -> "SnapshotBuilder":
         """Makes the scheduler's views."""
         return self._open.builder
+
+    @property
+    def outlook(self) -> "Outlook":
+        """What the last scheduling passes found."""
+        return self._open.outlook
 
     @property
     def steps(self) -> "StepRunner":

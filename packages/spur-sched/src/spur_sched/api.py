@@ -374,6 +374,8 @@ class Waiting(NamedTuple):
     job_id: int
     reason: str
     desc: str
+    #: The same in a sentence for who asks for details; "" = the token says it all.
+    text: str = ""
 
 
 class Plan(NamedTuple):

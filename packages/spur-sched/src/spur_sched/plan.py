@@ -162,7 +162,7 @@ class Planner:
             self._depth += 1
             why = self._job(job)
             if why is not None:
-                self.waiting.append(Waiting(job.job_id, why.reason, why.desc))
+                self.waiting.append(Waiting(job.job_id, why.reason, why.desc, why.text))
             yield self._spent - spent
             spent = self._spent
         self._complete = True
@@ -193,9 +193,9 @@ class Planner:
                 if job.time_min is not None and self._start_cut(job, task, opened):
                     continue
                 if self._over is not None:
-                    return Why(self._over.reason)
+                    return Why(self._over.reason, text=self._over.text)
                 if self._making is None or self._short or not self._push(self._making, job, task, opened):
-                    return self._wait(job, opened) if self._over is None else Why(self._over.reason)
+                    return self._wait(job, opened) if self._over is None else Why(self._over.reason, text=self._over.text)
                 pushed = pushed or self._expects(job)
         return _RESOURCES if pushed else None
 
@@ -249,7 +249,7 @@ class Planner:
             others = frozenset(view.name for view in self.ground.columns.views) - near.nodes
             close = self._kind(job._replace(exclude=job.exclude | others)).opened
             found = [*close, *(found if near.fresh else ())]
-        return tuple(found), None if first is None else Why(first.reason)
+        return tuple(found), None if first is None else Why(first.reason, text=first.text)
 
     def _may_pass(self, job: JobView, kind: _Kind) -> bool:
         """Whether the job may be tried although somebody before it waits."""

@@ -20,10 +20,11 @@ NODES_MISSING: Final = (
 
 
 class Why(NamedTuple):
-    """A reason token and a free text or ""."""
+    """A reason token, a text to be shown in its place or "", and a sentence for who asks for details."""
 
     reason: str
     desc: str = ""
+    text: str = ""
 
 
 class Class(NamedTuple):

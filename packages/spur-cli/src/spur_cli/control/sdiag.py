@@ -61,6 +61,8 @@ def run(ctx: Context) -> int:
     except CallFailed as failure:  # of a group without a leader the above is what somebody needs to see
         raise Stop(1, f"slurm_get_statistics: {failure.text}") from None
     ctx.out("".join(f"{line}\n" for line in ("", *counts)))
+    if group.told.HasField("scheduler"):
+        ctx.out("".join(f"{line}\n" for line in _scheduler(group.told)))
     return 0
 
 
@@ -78,6 +80,46 @@ def _counts(transport: Transport) -> list[str]:
     pending = sum(max(job.array_pending_count, 1) for job in jobs if int(job.state) == JobState.PENDING)
     running = sum(1 for job in jobs if int(job.state) == JobState.RUNNING)
     return [f"Jobs pending:   {pending}", f"Jobs running:   {running}"]
+
+
+def _scheduler(told: "controller_pb2.PingResponse") -> list[str]:
+    """Passes of the scheduler as Slurm names them; times in microseconds, since the controller leads."""
+    found = told.scheduler
+
+    def micro(secs: float) -> int:
+        return round(secs * 1e6)
+
+    def mean(total: float, count: int) -> float:
+        return total / count if count else 0
+
+    minutes = max(1.0, (told.server_time - found.first_at) / 60) if found.first_at else 1.0
+    lines = [
+        "",
+        "Main schedule statistics (microseconds):",
+        f"\tLast cycle:   {micro(found.last_secs)}",
+        f"\tMax cycle:    {micro(found.most_secs)}",
+        f"\tTotal cycles: {found.cycles}",
+        f"\tMean cycle:   {micro(mean(found.total_secs, found.cycles))}",
+        f"\tMean depth cycle:  {round(mean(found.total_depth, found.cycles))}",
+        f"\tCycles per minute: {round(found.cycles / minutes)}",
+        f"\tLast queue length: {found.queue}",
+        f"\tJobs started: {found.started}",
+        "",
+        "Backfilling stats",
+        f"\tTotal cycles: {found.backfill_cycles}",
+    ]
+    if found.backfill_cycles:
+        lines += [
+            f"\tLast cycle when: {formats.date_line(found.backfill_last_at).strip()}"
+            f" ({int(found.backfill_last_at)})",
+            f"\tLast cycle: {micro(found.backfill_last_secs)}",
+            f"\tMax cycle:  {micro(found.backfill_most_secs)}",
+            f"\tMean cycle: {micro(mean(found.backfill_total_secs, found.backfill_cycles))}",
+            f"\tLast depth cycle: {found.backfill_last_depth}",
+            f"\tDepth Mean: {round(mean(found.backfill_total_depth, found.backfill_cycles))}",
+            f"\tLast queue length: {found.queue}",
+        ]
+    return lines
 
 
 def _controllers(group: Group, told: "controller_pb2.PingResponse") -> list[str]:

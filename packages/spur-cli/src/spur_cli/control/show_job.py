@@ -30,11 +30,14 @@ def text(job: "Job", style: Style) -> str:
     )
     if style.detail:
         lines.append(f"DerivedExitCode={job.derived_exit.code}:{job.derived_exit.signal}")
+    if style.detail and job.waits_for:
+        lines.append(f"WaitsFor={job.waits_for}")
     lines += _times(job, style)
     host = job.submit_host or "N/A"
     lines.append(f"Partition={null(job.partition)} AllocNode:Sid={host}:0")
     lines.append(f"ReqNodeList={null(job.req_nodelist)} ExcNodeList={null(job.exc_nodelist)}")
-    lines.append(f"NodeList={null(job.nodelist)}")
+    planned = f" SchedNodeList={job.sched_nodes}" if job.sched_nodes else ""
+    lines.append(f"NodeList={null(job.nodelist)}{planned}")
     if job.batch_host:
         lines.append(f"BatchHost={job.batch_host}")
     lines += _resources(job, style)

@@ -157,7 +157,7 @@ ROWS: tuple[tuple[str, str, str, Text], ...] = (
     ("x", "excnodes", "EXC_NODES", lambda j, v: j.exc_nodelist),
     ("X", "corespec", "CORE_SPEC", lambda j, v: "N/A"),
     ("y", "nice", "NICE", lambda j, v: str(j.nice)),
-    ("Y", "schednodes", "SCHEDNODES", lambda j, v: "(null)"),
+    ("Y", "schednodes", "SCHEDNODES", lambda j, v: j.sched_nodes or "(null)"),
     ("z", "sct", "S:C:T", lambda j, v: shape.sockets_cores_threads(j)),
     ("Z", "workdir", "WORK_DIR", lambda j, v: j.work_dir),
     ("", "allocnodes", "ALLOC_NODES", lambda j, v: j.submit_host or "N/A"),

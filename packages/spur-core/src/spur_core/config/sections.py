@@ -197,6 +197,39 @@ class SchedulerSection:
     priority_weight_tres: dict[str, int] = key(
         {}, kinds.tres_weights, "for each TRES what asking for all of the partition's adds", live=True
     )
+    backfill: str = key(
+        "easy",
+        kinds.word("none", "easy", "conservative"),
+        "who is promised room: nobody, the first waiting job of each partition, or each of the first ones",
+        live=True,
+    )
+    bf_window: int = key(
+        86_400,
+        kinds.whole(60, _YEAR_SECS),
+        "seconds that conservative backfill looks ahead; at least the longest usual time limit",
+        live=True,
+    )
+    bf_resolution: int = key(
+        60, kinds.whole(1, 3600), "seconds to which conservative backfill rounds promised starts up", live=True
+    )
+    bf_max_job_test: int = key(
+        1000, kinds.whole(1, 1_000_000), "waiting jobs that conservative backfill promises room", live=True
+    )
+    bf_max_job_user: int = key(
+        0, kinds.whole(0), "jobs of one user that backfill tries in a pass; 0 = any number", live=True
+    )
+    bf_max_job_part: int = key(
+        0, kinds.whole(0), "jobs of one partition that backfill tries in a pass; 0 = any number", live=True
+    )
+    bf_min_prio_reserve: int = key(
+        0, kinds.whole(0), "jobs of a lower priority are promised nothing", live=True
+    )
+    default_queue_depth: int = key(
+        0,
+        kinds.whole(0, 1_000_000),
+        "jobs that a look at a long queue between two whole passes goes through; 0 = 200",
+        live=True,
+    )
     preempt_type: str = key(
         "none",
         kinds.word("none", "partition_prio", "qos_priority"),

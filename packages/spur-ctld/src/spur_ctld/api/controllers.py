@@ -1,6 +1,7 @@
 """The controllers themselves: which one answers, who leads, and handing over."""
 
 import asyncio
+import dataclasses
 import logging
 import socket
 from typing import Any, Final, NamedTuple
@@ -70,8 +71,16 @@ class Controllers:
             applied=node.applied,
             leader_silent_secs=node.seconds_since_leader(),
             alarms=node.alarms(),
+            scheduler=self._figures(),
             command_version=self.site.ledger.state.command_version,
         )
+
+    def _figures(self) -> pb.SchedulerFigures | None:
+        """Of the scheduler's passes; None = another controller leads."""
+        if self.site.office is None:
+            return None
+        found = self.site.outlook.figures
+        return pb.SchedulerFigures(**dataclasses.asdict(found))
 
     async def Takeover(self, request: pb.TakeoverRequest, context: Any) -> Any:
         who = await self.site.who()

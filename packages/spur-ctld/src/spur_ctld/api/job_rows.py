@@ -10,6 +10,7 @@ from typing import Final
 
 from spur_core.states import ACTIVE_STATES
 from spur_ctld.api.job_view import job_message, redact, run_seconds
+from spur_ctld.scheduling.outlook import Prospect
 from spur_ctld.state.records import Job
 from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
@@ -34,6 +35,10 @@ _PREEMPTABLE_TAG: Final = varint(
 )
 
 
+_START_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["start_at"].number << 3 | 1)
+_NODES_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["sched_nodes"].number << 3 | 2)
+
+
 class JobRows:
     """The rows of listings without detail, for jobs without a dependency."""
 
@@ -47,11 +52,13 @@ class JobRows:
         *,
         redacted: bool,
         preemptable_at: float | None = None,
+        prospect: Prospect | None = None,
         priority: int | None = None,
     ) -> bytes:
         """`job` as one entry of `GetJobsResponse.jobs`, with its tag and length.
 
         Args:
+            prospect: when and where it is expected to start.
             priority: what the record's base comes to now; None = the base.
         """
         key = (job.job_id, redacted)
@@ -68,6 +75,9 @@ class JobRows:
             row += _RUN_SECS_TAG + struct.pack("<d", run_seconds(job, now))
             if preemptable_at is not None:
                 row += _PREEMPTABLE_TAG + struct.pack("<d", preemptable_at)
+        if prospect is not None:
+            nodes = prospect.nodes.encode()
+            row += _START_TAG + struct.pack("<d", prospect.at) + _NODES_TAG + varint(len(nodes)) + nodes
         if priority is not None and priority != job.priority:
             row += _PRIORITY_TAG + varint(priority)
         return framed(row)

@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from spur_core.errors import NoSuchJob
 from spur_core.grammar.array import IndexSet
-from spur_core.states import TERMINAL_STATES
+from spur_core.states import TERMINAL_STATES, JobState
 from spur_ctld.api import parse
 from spur_ctld.api.job_rows import JobRows, framed
 from spur_ctld.api.job_view import dependency_left, job_message, redact
 from spur_ctld.api.topology import preemptable_at
 from spur_ctld.dispatch.nodes import node_address
+from spur_ctld.scheduling.explain import sentence
+from spur_ctld.scheduling.outlook import Prospect
 from spur_ctld.site import Site
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.dependencies import lookup_for
@@ -81,6 +83,7 @@ class JobsRead:
             now,
             redacted=not visible,
             preemptable_at=preemptable_at(self.site, job),
+            prospect=self._prospect(job),
             priority=self.site.priorities.of(job),
         )
 
@@ -117,9 +120,21 @@ class JobsRead:
         at = preemptable_at(self.site, job)
         if at is not None:
             message.preempt_eligible_at = at
+        prospect = self._prospect(job)
+        if prospect is not None:
+            message.start_at, message.sched_nodes = prospect
+        if detail and job.state is JobState.PENDING and self.site.office is not None:
+            text = self.site.outlook.texts.get(job.job_id, "")
+            message.waits_for = sentence(job, text, prospect)
         if not visible:
             redact(message)
         return message
+
+    def _prospect(self, job: Job) -> Prospect | None:
+        """When a pending job is expected to start, if anybody knows."""
+        if job.state is not JobState.PENDING or self.site.office is None:
+            return None
+        return self.site.outlook.start_of(job.job_id)
 
     def _addresses(self, job: Job) -> list[pb.NodeAddress]:
         nodes = self.site.ledger.state.nodes

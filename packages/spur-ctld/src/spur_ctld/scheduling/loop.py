@@ -139,9 +139,11 @@ class SchedulerLoop:
         eligible = frozenset(job.job_id for job in snapshot.pending())
         self._preemptable_at = pushing.next_preemptable(snapshot.policy(), snapshot.running(), now)
         clock = asyncio.get_running_loop().time
-        quick = len(snapshot.pending()) > QUICK_DEPTH and clock() < self._next_full
+        queue = len(snapshot.pending())
+        depth = snapshot.policy().default_queue_depth or QUICK_DEPTH
+        quick = queue > depth and clock() < self._next_full
         if quick:
-            snapshot = snapshot.best(QUICK_DEPTH)
+            snapshot = snapshot.best(depth)
             self._wake_in(self._next_full - clock())
         began = clock()
         if snapshot.pending():
@@ -153,6 +155,10 @@ class SchedulerLoop:
             found = Plan((), ())
         if not quick:
             self._next_full = clock() + max(_FULL_EVERY_SECS, _FULL_SHARE * (clock() - began))
+        looked_at = [job.job_id for job in snapshot.pending()] if quick else ()
+        site.outlook.learn(found, looked_at, whole=not quick)
+        if queue:
+            site.outlook.count(found, queue, clock() - began, now)
         results = await asyncio.gather(
             *(self._dispatch(placement, now) for placement in found.placements),
             self._explain(found, snapshot.gated, snapshot.never, now),
@@ -202,7 +208,8 @@ class SchedulerLoop:
         """Write down why jobs wait, where that changed."""
         jobs = self._site.ledger.state.jobs
         changed = []
-        for job_id, reason, desc in (*gated, *found.waiting):
+        waiting = ((item.job_id, item.reason, item.desc) for item in found.waiting)
+        for job_id, reason, desc in (*gated, *waiting):
             job = jobs.get(job_id)
             if job is not None and (job.reason, job.desc) != (reason, desc):
                 changed.append((job_id, reason, desc))

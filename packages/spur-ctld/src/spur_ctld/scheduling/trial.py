@@ -1,5 +1,6 @@
 """Would this submission ever run, would it run now, and when?  Asked before anything is queued."""
 
+import math
 import time
 
 from spur_core import reasons
@@ -12,9 +13,6 @@ from spur_ctld.state.ops import Submit
 from spur_ctld.state.pending import request_view
 from spur_sched.api import JobView, NodeView, Placement
 from spur_sched.plan import plan
-
-#: Ends of running work that an estimate looks at; behind that it says when the last of them ends.
-_MOST_ENDS = 200
 
 
 def job_view(op: Submit, now: float) -> JobView:
@@ -90,15 +88,12 @@ def estimate(site: Site, op: Submit, now: float) -> str:
     job = _in_reservation(site, op, start)
     found = _place(view, job, start)
     if found is None:
-        ends = sorted(
-            {end for node in view.nodes() for end, _, _, _ in node.running if end is not None and end > start}
-        )
-        for end in ends[:_MOST_ENDS]:
-            later = view.over([_after(node, end) for node in view.nodes()])
-            found = _place(later, job, end)
-            if found is not None:
-                start = end
-                break
+        # Alone in the queue it is the first one that waits, so it is promised the earliest instant.
+        expected = plan(view.only(job), start).expected
+        if expected and expected[0].at < math.inf:
+            start = expected[0].at
+            later = view.over([_after(node, start) for node in view.nodes()])
+            found = _place(later, job, start)
     if found is None:
         raise RequestError("Requested nodes are busy")
     nodes = compress_sorted([share.node for share in found.shares])

@@ -1,0 +1,103 @@
+"""What the scheduler's last passes found, for whoever asks: expected starts, and figures of the passes.
+
+Memory of the leader: the next pass makes it anew.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from spur_core.grammar.hostlist import compress_sorted, natural_key
+from spur_sched.api import Plan
+
+
+class Prospect(NamedTuple):
+    """When and where a job will start, as far as is known; `at` inf = when work without a limit ends."""
+
+    at: float
+    nodes: str
+
+
+@dataclass
+class Figures:
+    """Of passes since the controller leads."""
+
+    cycles: int = 0
+    last_secs: float = 0.0
+    most_secs: float = 0.0
+    total_secs: float = 0.0
+    last_at: float = 0.0
+    last_depth: int = 0
+    total_depth: int = 0
+    queue: int = 0
+    #: Of passes that looked for room at a later time.
+    backfill_cycles: int = 0
+    backfill_last_secs: float = 0.0
+    backfill_most_secs: float = 0.0
+    backfill_total_secs: float = 0.0
+    backfill_last_at: float = 0.0
+    backfill_last_depth: int = 0
+    backfill_total_depth: int = 0
+    #: Runs that passes placed.
+    started: int = 0
+    #: When the first pass was.
+    first_at: float = 0.0
+
+
+@dataclass
+class Outlook:
+    """Filled by the scheduling loop."""
+
+    prospects: dict[int, Prospect] = field(default_factory=dict)
+    #: Sentences that say more than a reason does.
+    texts: dict[int, str] = field(default_factory=dict)
+    figures: Figures = field(default_factory=Figures)
+
+    def learn(self, plan: Plan, looked_at: Iterable[int], *, whole: bool) -> None:
+        """Take in a plan.
+
+        Args:
+            looked_at: the jobs that it speaks of.
+            whole: they are the whole queue, so nothing older holds.
+        """
+        if whole:
+            self.prospects.clear()
+            self.texts.clear()
+        else:
+            for job_id in looked_at:
+                self.prospects.pop(job_id, None)
+                self.texts.pop(job_id, None)
+        for one in plan.expected:
+            nodes = compress_sorted(sorted(one.nodes, key=natural_key))
+            self.prospects[one.job_id] = Prospect(one.at, nodes)
+        for item in plan.waiting:
+            if item.text:
+                self.texts[item.job_id] = item.text
+
+    def start_of(self, job_id: int) -> Prospect | None:
+        """A start that has an instant."""
+        found = self.prospects.get(job_id)
+        return found if found is not None and found.at < math.inf else None
+
+    def count(self, plan: Plan, queue: int, secs: float, now: float) -> None:
+        """One pass took so long."""
+        figures = self.figures
+        figures.cycles += 1
+        figures.first_at = figures.first_at or now
+        figures.last_secs = secs
+        figures.most_secs = max(figures.most_secs, secs)
+        figures.total_secs += secs
+        figures.last_at = now
+        figures.last_depth = plan.depth
+        figures.total_depth += plan.depth
+        figures.queue = queue
+        figures.started += len(plan.placements)
+        if plan.backfill_depth:
+            figures.backfill_cycles += 1
+            figures.backfill_last_secs = secs
+            figures.backfill_most_secs = max(figures.backfill_most_secs, secs)
+            figures.backfill_total_secs += secs
+            figures.backfill_last_at = now
+            figures.backfill_last_depth = plan.backfill_depth
+            figures.backfill_total_depth += plan.backfill_depth
