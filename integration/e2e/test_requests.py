@@ -237,6 +237,8 @@ def test_partitions_with_rules(gpus: Any) -> None:
     assert "OverSubscribe=EXCLUSIVE" in shown
     assert "AllowAccounts=chem" in gpus.ok("scontrol", "show", "partition", "chem")
     assert "MaxCPUsPerNode=2" in gpus.ok("scontrol", "show", "partition", "half")
+    assert gpus.ok("sinfo", "-h", "-p", "whole", "-o", "%h %B").split()[:2] == ["EXCLUSIVE", "UNLIMITED"]
+    assert gpus.ok("sinfo", "-h", "-p", "half", "-o", "%h %B %r").split()[:3] == ["NO", "2", "no"]
 
 
 def test_a_job_that_waits_can_ask_for_something_else(gpus: Any) -> None:

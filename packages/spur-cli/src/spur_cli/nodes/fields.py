@@ -173,6 +173,10 @@ def _sct(node: "Node") -> str:
     return f"{node.sockets}:{node.cores_per_socket}:{node.threads_per_core}"
 
 
+def _most_cpus(part: "Partition") -> str:
+    return str(part.max_cpus_per_node) if part.HasField("max_cpus_per_node") else "UNLIMITED"
+
+
 def _preempt(part: "Partition") -> str:
     return part.preempt_mode.upper() or "OFF"
 
@@ -184,7 +188,7 @@ ROWS: tuple[tuple[str, str, str, str, Callable[..., Any]], ...] = (
     ("a", "available", "AVAIL", KEY, _part(lambda p: _AVAIL.get(p.state, p.state.lower()))),
     ("A", "nodeai", "NODES(A/I) ", SUM, lambda nodes: _slashed(node_counts(nodes)[:2])),
     ("b", "features_act", "ACTIVE_FEATURES", KEY, _node(_features)),
-    ("B", "maxcpuspernode", "MAX_CPUS_PER_NODE", KEY, _part(lambda p: "UNLIMITED")),
+    ("B", "maxcpuspernode", "MAX_CPUS_PER_NODE", KEY, _part(_most_cpus)),
     ("c", "cpus", "CPUS", PLUS, lambda n: n.cpus),
     ("C", "cpusstate", "CPUS(A/I/O/T)", SUM, lambda nodes: _slashed(cpu_counts(nodes))),
     ("d", "disk", "TMP_DISK", PLUS, lambda n: n.tmp_disk_mb),
@@ -195,7 +199,7 @@ ROWS: tuple[tuple[str, str, str, str, Callable[..., Any]], ...] = (
     ("F", "nodeaiot", "NODES(A/I/O/T)", SUM, lambda nodes: _slashed(node_counts(nodes))),
     ("g", "groups", "GROUPS", KEY, _part(lambda p: ",".join(p.allow_groups) or "all")),
     ("G", "gres", "GRES", KEY, _node(lambda n: gres_counts(n.gres))),
-    ("h", "oversubscribe", "OVERSUBSCRIBE", KEY, _part(lambda p: "NO")),
+    ("h", "oversubscribe", "OVERSUBSCRIBE", KEY, _part(lambda p: p.oversubscribe or "NO")),
     ("H", "timestamp", "TIMESTAMP", KEY, _reason_time),
     (
         "i",
@@ -227,7 +231,7 @@ ROWS: tuple[tuple[str, str, str, str, Callable[..., Any]], ...] = (
     ("O", "cpusload", "CPU_LOAD", SPAN, _load),
     ("p", "prioritytier", "PRIO_TIER", KEY, _part(lambda p: str(p.priority_tier))),
     ("P", "partition", "PARTITION", KEY, _part(lambda p: p.name + ("*" if p.is_default else ""))),
-    ("r", "root", "ROOT", KEY, _part(lambda p: "no")),
+    ("r", "root", "ROOT", KEY, _part(lambda p: "yes" if p.root_only else "no")),
     ("R", "partitionname", "PARTITION", KEY, _part(lambda p: p.name)),
     ("s", "size", "JOB_SIZE", KEY, _part(_size)),
     ("S", "allocnodes", "ALLOCNODES", KEY, _part(lambda p: "all")),
