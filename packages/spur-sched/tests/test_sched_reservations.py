@@ -247,3 +247,28 @@ def test_choice_by_cores() -> None:
     assert choose(Ask(cores=9), nodes) is None
     assert choose(Ask(cores=5, nodes=2), nodes) == (("n1", "n2"), (("n1", 3), ("n2", 2)))
     assert choose(Ask(cores=1, nodes=2), nodes) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_collisions_are_what_the_windows_show(data: Any) -> None:
+    """Against every pair of occurrences of some weeks, in a zone whose clocks change meanwhile."""
+    begin = 1_774_000_000  # March 2026: clocks go forward within the fortnight
+
+    def some(name: str) -> Reservation:
+        repeat = data.draw(st.sampled_from(["", "DAILY", "WEEKLY", "WEEKDAY", "WEEKEND"]))
+        start = begin + 900 * data.draw(st.integers(0, 4 * 24 * 10))
+        return resv(
+            name, start, start + 900 * data.draw(st.integers(1, 40)), repeat=repeat, zone="Europe/Berlin"
+        )
+
+    one, other = some("a"), some("b")
+    until = begin + 40 * DAY
+    mine, theirs = windows([one], 0, until), windows([other], 0, until)
+    meets = any(w.start < v.end and v.start < w.end for w in mine for v in theirs)
+    if one.repeat and other.repeat:
+        # They may meet for the first time later, when the clocks change again.
+        assert collide(one, other) or not meets
+    else:
+        assert collide(one, other) is meets
+    assert collide(one, other) is collide(other, one)
