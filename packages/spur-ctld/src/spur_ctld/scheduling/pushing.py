@@ -1,5 +1,6 @@
 """From the preemptions of a plan to operations, and suspended attempts back on their way."""
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 
@@ -18,28 +19,31 @@ log = logging.getLogger(__name__)
 
 async def push(site: Site, preemptions: Sequence[Preemption], now: float) -> bool:
     """Record what a plan asked for, each against the very attempt that it saw.  False: some had moved on."""
-    good = True
-    for found in preemptions:
-        for job_id, attempt, mode, grace_secs in found.victims:
-            op = ops.Preempt(
-                at=now, job_id=job_id, attempt=attempt, by=found.job_id, mode=mode, grace_secs=grace_secs
-            )
-            if not site.ledger.takes(ops.Preempt):
-                return good
-            try:
-                await site.ledger.commit(op)
-                log.info(
-                    "preempted job=%d attempt=%d by=%d mode=%s grace=%d",
-                    job_id,
-                    attempt,
-                    found.job_id,
-                    mode,
-                    grace_secs,
-                )
-            except SpurError as error:
-                log.info("preemption_refused job=%d by=%d error=%r", job_id, found.job_id, error.text)
-                good = False
-    return good
+    if not preemptions or not site.ledger.takes(ops.Preempt):
+        return True
+    orders = [
+        ops.Preempt(at=now, job_id=job_id, attempt=attempt, by=found.job_id, mode=mode, grace_secs=grace_secs)
+        for found in preemptions
+        for job_id, attempt, mode, grace_secs in found.victims
+    ]
+    return all(await asyncio.gather(*(_push(site, order) for order in orders)))
+
+
+async def _push(site: Site, order: ops.Preempt) -> bool:
+    try:
+        await site.ledger.commit(order)
+    except SpurError as error:
+        log.info("preemption_refused job=%d by=%d error=%r", order.job_id, order.by, error.text)
+        return False
+    log.info(
+        "preempted job=%d attempt=%d by=%d mode=%s grace=%d",
+        order.job_id,
+        order.attempt,
+        order.by,
+        order.mode,
+        order.grace_secs,
+    )
+    return True
 
 
 def resumable(state: ClusterState, waiting: Collection[int]) -> list[Job]:
