@@ -16,7 +16,7 @@ PROGRAMS = {
     "spur-proto-lite": set(),
     "spur-proto": set(),
     "spur-auth": set(),
-    "spur-sched": set(),
+    "spur-sched": {"spur-simulate"},
     "spur-stepd": {"spurstepd"},
     "spur-agent": {"spurd"},
     "spur-ctld": {"spurctld"},

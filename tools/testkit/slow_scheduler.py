@@ -386,8 +386,9 @@ class Slow:
             [given[name] for name in chosen] == layout(job, [offers[name] for name in chosen]),
             f"{who}: tasks lie {given}, nodes hold {offers}",
         )
+        parts = self._total_parts(job, chosen, (self.now, end))
         for share in start.shares:
-            self._judge_share(who, job, share, self._total_parts(job, chosen, (self.now, end))[share.node])
+            self._judge_share(who, job, share, parts[share.node])
             self._put(share.node, self.now, end, share.cpus, share.memory_mb, dict(share.gres))
         for name, count in start.licenses or job.licenses:
             self.holds.append(Hold(name, count, self.now, end))
