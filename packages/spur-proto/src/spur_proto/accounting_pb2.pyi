@@ -62,7 +62,7 @@ class GetJobHistoryResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobHistory, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., server_time: _Optional[float] = ...) -> None: ...
 
 class JobHistory(_message.Message):
-    __slots__ = ("db_index", "job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "cluster", "name", "user", "uid", "gid", "account", "partition", "qos", "state", "reason", "exit", "derived_exit", "submit_at", "eligible_at", "start_at", "end_at", "suspended_secs", "time_limit_secs", "req_cpus", "alloc_cpus", "req_nodes", "alloc_nodes", "req_mem_mb", "req_mem_per_cpu", "nodelist", "req_tres", "alloc_tres", "priority", "work_dir", "submit_line", "comment", "constraint", "stdout_path", "stderr_path", "stdin_path", "kill_uid", "restarts", "wckey", "flags", "steps")
+    __slots__ = ("db_index", "job_id", "run_attempt", "array_job_id", "array_task_id", "array_pending", "cluster", "name", "user", "uid", "gid", "account", "partition", "qos", "state", "reason", "exit", "derived_exit", "submit_at", "eligible_at", "start_at", "end_at", "suspended_secs", "time_limit_secs", "req_cpus", "alloc_cpus", "req_nodes", "alloc_nodes", "req_mem_mb", "req_mem_per_cpu", "nodelist", "req_tres", "alloc_tres", "priority", "work_dir", "submit_line", "comment", "constraint", "stdout_path", "stderr_path", "stdin_path", "kill_uid", "restarts", "wckey", "flags", "reservation", "req_reservation", "licenses", "steps")
     DB_INDEX_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ATTEMPT_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,9 @@ class JobHistory(_message.Message):
     RESTARTS_FIELD_NUMBER: _ClassVar[int]
     WCKEY_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    REQ_RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    LICENSES_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     db_index: int
     job_id: int
@@ -154,8 +157,11 @@ class JobHistory(_message.Message):
     restarts: int
     wckey: str
     flags: str
+    reservation: str
+    req_reservation: str
+    licenses: str
     steps: _containers.RepeatedCompositeFieldContainer[StepHistory]
-    def __init__(self, db_index: _Optional[int] = ..., job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., cluster: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., qos: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.JobState, str]] = ..., reason: _Optional[str] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., suspended_secs: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., req_cpus: _Optional[int] = ..., alloc_cpus: _Optional[int] = ..., req_nodes: _Optional[int] = ..., alloc_nodes: _Optional[int] = ..., req_mem_mb: _Optional[int] = ..., req_mem_per_cpu: bool = ..., nodelist: _Optional[str] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., priority: _Optional[int] = ..., work_dir: _Optional[str] = ..., submit_line: _Optional[str] = ..., comment: _Optional[str] = ..., constraint: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., kill_uid: _Optional[int] = ..., restarts: _Optional[int] = ..., wckey: _Optional[str] = ..., flags: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepHistory, _Mapping]]] = ...) -> None: ...
+    def __init__(self, db_index: _Optional[int] = ..., job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., array_job_id: _Optional[int] = ..., array_task_id: _Optional[int] = ..., array_pending: _Optional[str] = ..., cluster: _Optional[str] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., account: _Optional[str] = ..., partition: _Optional[str] = ..., qos: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.JobState, str]] = ..., reason: _Optional[str] = ..., exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., derived_exit: _Optional[_Union[_common_pb2.ExitStatus, _Mapping]] = ..., submit_at: _Optional[float] = ..., eligible_at: _Optional[float] = ..., start_at: _Optional[float] = ..., end_at: _Optional[float] = ..., suspended_secs: _Optional[float] = ..., time_limit_secs: _Optional[int] = ..., req_cpus: _Optional[int] = ..., alloc_cpus: _Optional[int] = ..., req_nodes: _Optional[int] = ..., alloc_nodes: _Optional[int] = ..., req_mem_mb: _Optional[int] = ..., req_mem_per_cpu: bool = ..., nodelist: _Optional[str] = ..., req_tres: _Optional[str] = ..., alloc_tres: _Optional[str] = ..., priority: _Optional[int] = ..., work_dir: _Optional[str] = ..., submit_line: _Optional[str] = ..., comment: _Optional[str] = ..., constraint: _Optional[str] = ..., stdout_path: _Optional[str] = ..., stderr_path: _Optional[str] = ..., stdin_path: _Optional[str] = ..., kill_uid: _Optional[int] = ..., restarts: _Optional[int] = ..., wckey: _Optional[str] = ..., flags: _Optional[str] = ..., reservation: _Optional[str] = ..., req_reservation: _Optional[str] = ..., licenses: _Optional[str] = ..., steps: _Optional[_Iterable[_Union[StepHistory, _Mapping]]] = ...) -> None: ...
 
 class StepHistory(_message.Message):
     __slots__ = ("step_id", "name", "state", "exit", "start_at", "end_at", "num_tasks", "alloc_cpus", "num_nodes", "nodelist", "alloc_tres", "user_secs", "system_secs", "max_rss_kb", "max_rss_node", "layout")

@@ -56,6 +56,9 @@ _JOB_FIELDS = (
     "comment",
     "restarts",
     "wckey",
+    "reservation",
+    "req_reservation",
+    "licenses",
 )
 _STEP_FIELDS = (
     "step_id",

@@ -61,6 +61,9 @@ def job_values(cluster: str, row: AcctRow) -> dict[str, Any]:
         "stdin": row.stdin,
         "kill_uid": row.kill_uid,
         "restarts": row.restarts,
+        "reservation": row.reservation,
+        "req_reservation": row.req_reservation,
+        "licenses": row.licenses,
     }
 
 

@@ -164,6 +164,9 @@ def _row(job: Job, seq: int, final: JobState | None, end_at: float | None) -> Ac
         kill_uid=job.kill_uid,
         restarts=job.restarts,
         steps=_steps(job, over, state, ended) if started else (),
+        reservation=job.reservation,
+        req_reservation=request.reservation,
+        licenses=",".join(f"{name}:{count}" for name, count in job.licenses) or request.licenses,
     )
 
 

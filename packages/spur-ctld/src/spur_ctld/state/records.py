@@ -556,6 +556,10 @@ class AcctRow(Record, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...] = ()
     #: The record moved elsewhere (an array remainder that was split away): delete, do not show.
     gone: bool = False
+    #: What it ran in, what was asked for, and licences held, or asked for before the start.
+    reservation: str = ""
+    req_reservation: str = ""
+    licenses: str = ""
 
 
 class StepAcct(Record, frozen=True, kw_only=True):
