@@ -145,11 +145,8 @@ def test_a_step_is_asked_for_and_followed(cli, step):
         ([], {"SLURM_GPUS_PER_TASK": "h100:2"}, {"gres": [], "gres_per_task": ["gpu:h100:2"]}),
         (["--gpus-per-task=1"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres_per_task": ["gpu:1"]}),
         (["--gres=none"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres": ["none"], "gres_per_task": []}),
-        (["--gpus-per-node=3"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres": ["gpu:3"], "gres_per_task": []}),
         (["--overlap"], {"SLURM_GPUS_PER_TASK": "2"}, {"gres_per_task": []}),
-        # What chose the nodes of the job says nothing about a step.
-        ([], {"SLURM_CPUS_PER_GPU": "2", "SLURM_HINT": "nomultithread", "SLURM_THREADS_PER_CORE": "1"}, {}),
-        ([], {"SLURM_NTASKS_PER_SOCKET": "1", "SLURM_NTASKS_PER_CORE": "1", "SLURM_MEM_PER_GPU": "9"}, {}),
+        ([], {"SLURM_CPUS_PER_GPU": "2", "SLURM_HINT": "nomultithread", "SLURM_NTASKS_PER_CORE": "1"}, {}),
         (["-t", "5"], {"SLURM_TIMELIMIT": "9"}, {"time_limit_secs": 300}),
         (["-t", "0"], {}, {"time_limit_secs": 0}),
         (["-I"], {}, {"immediate": True}),
@@ -194,26 +191,20 @@ def test_gpus_of_tasks_follow_from_the_job(cli, step, words, env, each, bind):
     assert (shape.gpus_per_task, shape.gpu_bind) == (each, bind)
 
 
-@pytest.mark.parametrize("word", ["--contiguous", "--tmp=1", "--mem-per-gpu=1", "--hint=multithread", "-B2"])
-def test_what_chooses_nodes_is_not_for_steps(cli, step, word):
-    result = cli("srun", word, "true", env=INSIDE)
-    assert result.code == 255
-    assert "is not supported for steps by this release; give it to the job" in result.err
-    assert not step.peer.requests
-
-
 def test_too_few_tasks_for_the_nodes(cli, step):
     result = cli("srun", "-n1", "-N2", "true", env=INSIDE)
     assert result.err == "srun: warning: can't run 1 processes on 2 nodes, setting nnodes to 1\n"
     assert asked(step.peer).min_nodes == 1
 
 
-def test_features_of_nodes_are_not_for_steps_yet(cli, step):
-    result = cli("srun", "-C", "fast", "true", env=INSIDE)
-    assert (result.code, result.err) == (
-        255,
-        "srun: error: --constraint is not supported for steps by this release; name nodes with -w or -x\n",
-    )
+@pytest.mark.parametrize(
+    "word", ["constraint=a", "contiguous", "tmp=1", "mem-per-gpu=1", "extra-node-info=2"]
+)
+def test_what_chooses_nodes_is_not_for_steps(cli, step, word):
+    result = cli("srun", f"--{word}", "true", env=INSIDE)
+    mend = "name nodes with -w or -x" if "constraint" in word else "give it to the job"
+    said = f"srun: error: --{word.partition('=')[0]} is not supported for steps by this release; {mend}\n"
+    assert (result.code, result.err) == (255, said)
     assert not step.peer.requests
 
 

@@ -98,7 +98,9 @@ def resolve(
     check_dependency(spec.dependency)
     indices, throttle = array_of(spec.array, rules.max_array_size)
     begin, deadline = times(spec, now)
-    check_deadline(deadline, max(now, begin or 0.0), limit, wishes.get("time_min"))
+    limit_open = deadline is not None and given_limit is None
+    least = 1 if limit_open else wishes.get("time_min")
+    check_deadline(deadline, max(now, begin or 0.0), limit, least)
     priority, nice, more = priority_of(spec, rules, who.admin)
     asked = spec.priority > 0 and (who.admin or rules.users_set_priorities)
     warnings.extend(more)
@@ -159,6 +161,7 @@ def resolve(
         reservation=reservation_names(spec.reservation),
         licenses=license_text(spec.licenses, rules.licenses),
         shape=step_shape(spec.step) if spec.HasField("step") else b"",
+        limit_open=limit_open,
         **wishes,
     )
     op = Submit(

@@ -255,6 +255,19 @@ async def test_a_job_that_cannot_end_by_its_deadline_any_more_is_ended(cluster, 
     assert cluster.state.jobs[job].state is JobState.DEADLINE
 
 
+async def test_a_deadline_cuts_a_limit_that_nobody_asked_for(clusters):
+    cluster = await clusters(scheduler="default_time_limit_minutes = 60")
+    deadline = cluster.clock.time() + 600
+    job = await cluster.submit(deadline_at=deadline)
+    cluster.clock.ahead += 300
+    await tick(cluster)
+    # The partition's hour would end behind the deadline; the job waits all the same.
+    assert cluster.state.jobs[job].state is JobState.PENDING
+    await cluster.add_agent("n1")
+    await cluster.in_state(job, JobState.RUNNING)
+    assert 280 < cluster.state.jobs[job].request.time_limit <= 300
+
+
 async def test_a_deadline_is_the_limit_of_a_job_without_one(cluster):
     await cluster.add_agent("n1")
     job = await cluster.submit(deadline_at=cluster.clock.time() + 600, time_limit_secs=0)

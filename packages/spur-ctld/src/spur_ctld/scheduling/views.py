@@ -119,10 +119,11 @@ def partition_view(partition: Partition) -> PartitionView:
 
 
 def limit_of_deadline(request: Request, now: float) -> int | None:
-    """The limit of a job that has none but a deadline to end by; None = as it asked."""
-    if request.deadline_at is None or request.time_limit not in (None, UNLIMITED):
+    """The limit of a job that asked for none but has a deadline to end by; None = as it is."""
+    limit = UNLIMITED if request.time_limit is None else request.time_limit
+    if request.deadline_at is None or not (request.limit_open or limit == UNLIMITED):
         return None
-    return max(60, int(request.deadline_at - now))
+    return min(limit, max(60, int(request.deadline_at - now)))
 
 
 def slices_of(placement: Placement, request: Request) -> tuple[Slice, ...]:

@@ -245,6 +245,8 @@ def _consistent(request: Request, changes: dict[str, Any]) -> Request:
         changes.get("memory_per_node_mb") is not None or changes.get("memory_per_cpu_mb") is not None
     ):
         more["memory_per_gpu_mb"] = None
+    if request.limit_open and "time_limit" in changes:
+        more["limit_open"] = False
     for name in _GRES_FORMS:
         if any(item.name == "gpu" for item in changes.get(name, ())):
             for other in _GRES_FORMS:

@@ -215,7 +215,8 @@ def request_view(
         licenses=licenses,
         licenses_any=licenses_any,
         time_min=request.time_min,
-        deadline_at=request.deadline_at,
+        # What nobody asked for is cut when the job starts.
+        deadline_at=None if request.limit_open else request.deadline_at,
     )
 
 

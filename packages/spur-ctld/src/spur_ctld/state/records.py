@@ -148,18 +148,16 @@ class Request(Record, frozen=True, kw_only=True):
     gres_total: tuple[Gres, ...] = ()
     gres_per_task: tuple[Gres, ...] = ()
     gres_per_socket: tuple[Gres, ...] = ()
-    #: The GPUs in `gres` were asked for as --gpus-per-node.
     gpus_per_node: bool = False
     cpus_per_gpu: int | None = None
     memory_per_gpu_mb: int | None = None
     ntasks_per_socket: int | None = None
     ntasks_per_core: int | None = None
     ntasks_per_gpu: int | None = None
-    #: Least that each node must have; of CPUs the job also gets so many there.
+    #: Least that each node must have; so many CPUs the job gets, no more threads of a core it uses.
     min_cpus: int | None = None
     sockets_per_node: int | None = None
     cores_per_socket: int | None = None
-    #: Also the most that is used of a core.
     threads_per_core: int | None = None
     tmp_disk_mb: int | None = None
     contiguous: bool = False
@@ -169,6 +167,8 @@ class Request(Record, frozen=True, kw_only=True):
     exclusive_user: bool = False
     #: Seconds; a start that is found in a gap may cut `time_limit` down to this.
     time_min: int | None = None
+    #: Nobody asked for `time_limit`, it is the partition's; a deadline may cut it.
+    limit_open: bool = False
     hint: str = ""
 
     #: Comma list: the first of these that can be used.
@@ -481,13 +481,11 @@ class Partition(Record, frozen=True, kw_only=True):
     max_mem_per_node: int | None = None
     over_time_limit: int = 0
     all_nodes: bool = False
-    #: Groups of the host whose users may submit; empty = all.
     allow_groups: tuple[str, ...] = ()
     #: "NO", or "EXCLUSIVE": its jobs get whole nodes.
     oversubscribe: str = "NO"
     exclusive_user: bool = False
     max_cpus_per_node: int | None = None
-    #: Least loaded nodes first.
     lln: bool = False
     req_resv: bool = False
     root_only: bool = False

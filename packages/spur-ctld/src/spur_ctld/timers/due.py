@@ -156,7 +156,7 @@ def past_deadline(jobs: Iterable[Job], now: float) -> tuple[list[int], float | N
         deadline = job.request.deadline_at
         if deadline is None or job.state is not JobState.PENDING:
             continue
-        least = job.request.time_min or job.request.time_limit
+        least = job.request.time_min or (None if job.request.limit_open else job.request.time_limit)
         last = deadline if least in (None, UNLIMITED) else deadline - (least or 0)
         if last < now or deadline <= now:
             due.append(job.job_id)
