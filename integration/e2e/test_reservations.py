@@ -51,6 +51,7 @@ def test_maintenance_keeps_others_off_and_lets_its_own_in(cluster: Any) -> None:
     )
     cluster.wait(inside, "COMPLETED")
     assert (cluster.work / "in.out").read_text() == "SLURM_JOB_RESERVATION=maint\n"
+    assert cluster.history(inside, "Reservation,ReqReservation", "-X") == [["maint", "maint"]]
     assert cluster.queue_state(outside) == "PD"
     shown = cluster.ok("scontrol", "show", "job", outside)
     assert "Reason=ReqNodeNotAvail,_Reserved_for_maintenance" in shown
@@ -191,6 +192,7 @@ def test_licences(make_cluster: Callable[..., Any]) -> None:
         )
         cluster.ok("scancel", first)
         cluster.wait(both, "RUNNING")
+        assert cluster.history(both, "Licenses", "-X") == [["matlab:2"]]
         assert "Licenses=matlab:2 LicensesAlloc=matlab:2 " in cluster.ok("scontrol", "show", "job", both)
     finally:
         cluster.down()
