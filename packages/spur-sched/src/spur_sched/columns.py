@@ -61,6 +61,8 @@ class Columns:
         self.make_at: Ints = np.zeros(0, dtype=np.int64)
         #: A specimen of each make.
         self.makes: list[int] = []
+        #: What the specimens have, as vectors.
+        self.specimens: list[list[int]] = []
 
     def build(self) -> Iterator[int]:
         """Fill the columns, a piece at a time.
@@ -123,6 +125,7 @@ class Columns:
         first = np.full(len(makes), -1, dtype=np.int64)
         first[self.make_at[::-1]] = np.arange(self.size - 1, -1, -1)
         self.makes = first.tolist()
+        self.specimens = [held[at] for at in self.makes]
         yield self.size
 
     def vector(self, cpus: int, memory_mb: int, gres: GresMap, jobs: int = 1) -> Vector:

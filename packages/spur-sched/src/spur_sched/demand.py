@@ -70,6 +70,18 @@ class Demand:
             for row in sorted({*fixed, *each, *self.total})
         ]
         self.parts = tuple(parts)
+        #: Nothing but CPUs and memory by numbers.
+        self.simple = not (
+            self.exclusive
+            or need.gres
+            or need.gres_per_task
+            or need.gres_total
+            or need.cpus_per_gpu
+            or need.memory_per_gpu_mb
+            or need.min_cpus
+            or need.threads_per_core
+            or need.ntasks_per_core
+        )
         self.least = tuple((part.row, max(part.fixed, part.each)) for part in parts)
 
     def _rows(self, wanted: GresNeed) -> dict[int, int]:
@@ -192,6 +204,12 @@ class Demand:
             total: this node's part of a number asked for the whole job.
         """
         need, view = self.need, self.columns.views[at]
+        if self.simple:
+            cpus = tasks * need.cpus_per_task
+            memory = need.memory_per_node_mb
+            if memory is None:
+                memory = (need.memory_per_cpu_mb or 0) * cpus
+            return cpus, memory or (view.memory_mb if self.whole_memory else 0), {}
         have = self.columns.gres(room)
         wanted = (
             *need.gres,

@@ -186,8 +186,8 @@ class Ground:
         if found is None:
             demand, columns = self.demand(need), self.columns
             found = self._makes[need] = [
-                demand.holds(at, columns.total[:, at].tolist()) if columns.views[at].known else -1
-                for at in columns.makes
+                demand.holds(at, room) if columns.views[at].known else -1
+                for at, room in zip(columns.makes, columns.specimens, strict=True)
             ]
         return found
 

@@ -195,7 +195,11 @@ class Planner:
                 if self._over is not None:
                     return Why(self._over.reason, text=self._over.text)
                 if self._making is None or self._short or not self._push(self._making, job, task, opened):
-                    return self._wait(job, opened) if self._over is None else Why(self._over.reason, text=self._over.text)
+                    return (
+                        self._wait(job, opened)
+                        if self._over is None
+                        else Why(self._over.reason, text=self._over.text)
+                    )
                 pushed = pushed or self._expects(job)
         return _RESOURCES if pushed else None
 
@@ -353,11 +357,17 @@ class Planner:
         if job.licenses and self.licenses.choose(job, self.now, self.now + shape.secs) is None:
             self._short = True
             return False
-        ask = _ask(shape)
+        self._spent += 1
+        pools = self.ground.pools(shape.wanted)
+        if all(shape.hopeless(pool) for _, pool in pools):
+            shape.failed = True
+            return False
+        ask = shape.ask
+        if ask is None:
+            ask = shape.ask = _ask(shape)
         failures = self._failures.get(ask[0])
         if failures is None:
             failures = self._failures[ask[0]] = Failures(len(ask[1]))
-        self._spent += 1
         if not failures.cover(ask[1]):
             for tree, pool in self.ground.pools(shape.wanted):
                 self._spent += len(pool.live()) // _A_LOOK

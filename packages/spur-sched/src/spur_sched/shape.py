@@ -56,9 +56,10 @@ class Shape:
     """
 
     __slots__ = (
-        "_cursor",
         "_each",
         "_excluded",
+        "_queues",
+        "ask",
         "counts",
         "demand",
         "failed",
@@ -80,6 +81,8 @@ class Shape:
         self.counts = counts
         self.secs = secs
         self.failed = False
+        #: Its sizes, to be compared with those of others.
+        self.ask: tuple[tuple[object, ...], tuple[float, ...]] | None = None
         self.missing: Why | None = None
         self.searched = -math.inf
         at = ground.columns.at
@@ -105,8 +108,8 @@ class Shape:
         #: On which switches its nodes are matters.
         self.networked = ground.network is not None and counts.max_nodes > 1
         self._each = -1
-        #: Of each alternative of the constraint: no earlier node holds it.
-        self._cursor: dict[int, int] = {}
+        #: Of each alternative of the constraint: the nodes that may hold all of it, the best last.
+        self._queues: dict[int, list[int]] = {}
 
     # -- whether it could ever run
 
@@ -188,12 +191,16 @@ class Shape:
 
     # -- room now
 
+    def hopeless(self, pool: Pool) -> bool:
+        """Whether no node has even the room for one task."""
+        live = pool.live()
+        most = pool.most
+        return not len(live) or any(most[row] < number for row, number in self.demand.least)
+
     def find(self, pool: Pool, tree: features.Node, now: float) -> list[tuple[int, int]] | None:
         """(column, tasks) of the nodes to start on now, or None."""
         demand, count = self.demand, self.counts
         live = pool.live()
-        if not len(live) or any(pool.most[row] < number for row, number in demand.least):
-            return None
         ground = self.ground
         free = ground.columns.free
         end = now + self.secs
@@ -228,20 +235,28 @@ class Shape:
         return _pick(count, where, tasks)
 
     def _find_one(self, pool: Pool, live: Ints, end: float) -> list[tuple[int, int]] | None:
-        """The first node that holds everything; what lies before it is never looked at again."""
+        """The first node that holds everything.  Room only shrinks, so who has room is worked out once, and
+        what lies before the node of the last time is never looked at again."""
         demand, count = self.demand, self.counts
         least = count.num_tasks if count.tasks_given else count.each
         if least > demand.need.tasks_per_node:
             return None
-        timeline, free = self.ground.timeline, self.ground.columns.free
-        cursor = self._cursor.get(id(pool), 0)
-        if cursor:
-            live = live[int(live.searchsorted(cursor)) :]
-            if len(live):
-                # Mostly the node of the last time still has room.
-                at = int(live[0])
-                if demand.holds(at, timeline.room_now(at, end)) >= least:
-                    return [(at, least)]
+        timeline = self.ground.timeline
+        queue = self._queues.get(id(pool))
+        if queue is None:
+            queue = self._queues[id(pool)] = self._one_by_one(live, end, least)
+            # Taken from the end.
+            queue.reverse()
+        while queue:
+            at = queue[-1]
+            if demand.holds(at, timeline.room_now(at, end)) >= least:
+                return [(at, least)]
+            queue.pop()
+        return None
+
+    def _one_by_one(self, live: Ints, end: float, least: int) -> list[int]:
+        """Columns that may hold everything, best first."""
+        demand, timeline, free = self.demand, self.ground.timeline, self.ground.columns.free
         found = live[demand.fitting(live, lambda row: free[row][live], least)]
         if timeline.promises and len(found) > _FEW:
             over = timeline.promised[found] & (timeline.first[found] < end)
@@ -250,12 +265,8 @@ class Shape:
             fits[demand.fitting(found, lambda row: low[row][found], least)] = True
             # Beside all promises of a node is exact when all of them begin before the end.
             found = found[~over | fits | (timeline.last[found] >= end)]
-        for at in found.tolist():
-            self._cursor[id(pool)] = at
-            if demand.holds(at, timeline.room_now(at, end)) >= least:
-                return [(at, least)]
-        self._cursor[id(pool)] = self.ground.columns.size
-        return None
+        columns: list[int] = found.tolist()
+        return columns
 
     def _until(self, where: Ints, end: float) -> tuple[Ints, Ints]:
         """The nodes that have room until `end` beside the promises, and tasks for each."""
