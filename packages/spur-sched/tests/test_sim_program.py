@@ -132,6 +132,18 @@ def test_a_cluster_from_a_file(call, tmp_path):
     assert call(jobs, "--cluster", conf, "--any-partition")[0] == 0
 
 
+def test_the_scheduler_of_the_file(call, tmp_path, trace):
+    """Its policy unless another is asked for, and its partitions' rules."""
+    conf = tmp_path / "spur.conf"
+    text = CONF.replace("[[nodes]]", '[scheduler]\nbackfill = "conservative"\n[[nodes]]')
+    conf.write_text(text.replace("default = true", 'default = true\noversubscribe = "EXCLUSIVE"'))
+    _, out, _ = call(trace, "--cluster", conf, "--json", "--starts", tmp_path / "s.json")
+    assert [one["policy"] for one in json.loads(out)["policies"]] == ["conservative"]
+    assert {row["cpus"] for row in json.loads((tmp_path / "s.json").read_text())} == {2, 4}
+    _, out, _ = call(trace, "--cluster", conf, "--policy", "fcfs", "--json")
+    assert [one["policy"] for one in json.loads(out)["policies"]] == ["none"]
+
+
 def test_what_can_never_run(call, trace):
     code, _, err = call(trace, "--nodes", 1, "--cpus", 2)
     assert code == 1
