@@ -7,7 +7,8 @@ loop right after an entry was applied; they must only note things and return.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -28,6 +29,10 @@ log = logging.getLogger(__name__)
 COMMIT_SECS: Final = 30.0
 #: A proposal that was under way when leadership was lost is waited for so long; its fate is unknown then.
 AFTERMATH_SECS: Final = 2.0
+
+#: Who waits for a change looks again in groups of so many, between which the loop turns: any user may watch
+#: a job a thousand times, and the leader must still be heard by the others.
+WOKEN_AT_ONCE: Final = 16
 
 Listener = Callable[[Sequence[Event]], None]
 
@@ -68,7 +73,9 @@ class Ledger:
         self._proposer = proposer
         self._paranoid = paranoid
         self._listeners: list[Listener] = []
-        self._waiters: dict[int, list[asyncio.Future[None]]] = {}
+        #: By job, in the order in which they came.
+        self._waiters: dict[int, dict[asyncio.Future[None], None]] = {}
+        self._waking: deque[asyncio.Future[None]] = deque()
         self._leads = True
         self._under_way: set[asyncio.Timeout] = set()
 
@@ -166,9 +173,7 @@ class Ledger:
         """An entry was applied; called on the event loop."""
         for event in events:
             if isinstance(event, JobChanged):
-                for waiter in self._waiters.pop(event.job_id, ()):
-                    if not waiter.done():
-                        waiter.set_result(None)
+                self._wake(self._waiters.pop(event.job_id, ()))
             elif isinstance(event, StateReplaced):
                 self.wake_all()
         for listener in tuple(self._listeners):
@@ -180,15 +185,29 @@ class Ledger:
 
     def wake_all(self) -> None:
         """Let everybody who waits for a change look again."""
-        for waiters in list(self._waiters.values()):
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+        everybody, self._waiters = self._waiters, {}
+        self._wake(waiter for waiters in everybody.values() for waiter in waiters)
+
+    def _wake(self, waiters: Iterable[asyncio.Future[None]]) -> None:
+        busy = bool(self._waking)
+        self._waking.extend(waiters)
+        if not busy:
+            self._wake_some()
+
+    def _wake_some(self) -> None:
+        left = WOKEN_AT_ONCE
+        while left and self._waking:
+            waiter = self._waking.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                left -= 1
+        if self._waking:
+            asyncio.get_running_loop().call_soon(self._wake_some)
 
     async def job_changed(self, job_id: int, timeout: float | None = None) -> bool:
         """Wait until the record of `job_id` changes; False when `timeout` seconds passed first."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(job_id, []).append(waiter)
+        self._waiters.setdefault(job_id, {})[waiter] = None
         try:
             async with asyncio.timeout(timeout):
                 await waiter
@@ -198,7 +217,6 @@ class Ledger:
         finally:
             waiters = self._waiters.get(job_id)
             if waiters is not None:
-                with contextlib.suppress(ValueError):
-                    waiters.remove(waiter)
+                waiters.pop(waiter, None)
                 if not waiters:
                     self._waiters.pop(job_id, None)
