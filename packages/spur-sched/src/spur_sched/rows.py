@@ -7,6 +7,7 @@ is the next slot that has too little, whatever node that belongs to.
 
 import math
 from collections.abc import Sequence
+from operator import lt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -172,7 +173,7 @@ def _falls(steps: Steps) -> list[float]:
     found = []
     for place in range(len(times) - 1, -1, -1):
         found.append(fall)
-        if place and any(more < less for more, less in zip(rooms[place], rooms[place - 1], strict=True)):
+        if place and any(map(lt, rooms[place], rooms[place - 1])):
             fall = times[place]
     found.reverse()
     return found

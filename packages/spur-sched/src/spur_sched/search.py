@@ -74,6 +74,7 @@ class _Candidates(NamedTuple):
         sure: starts before this instant find all the tasks, later ones perhaps fewer.
         where: the column.
         tasks: so many at most.
+        level: a number of tasks; starts before `firm` find at least so many, later ones fewer.
     """
 
     starts: Floats
@@ -81,6 +82,8 @@ class _Candidates(NamedTuple):
     sure: Floats
     where: Ints
     tasks: Ints
+    level: int
+    firm: Floats
 
 
 def earliest(timeline: Timeline, ask: Ask, after: float, horizon: float, resolution: float) -> Found | None:
@@ -121,10 +124,18 @@ def _candidates(
         good &= rows.room[row, :size] >= bound
     if demand.whole_memory:
         good &= demand.memory_there(rows.where[:size], rows.room[MEMORY, :size])
-    # Of each step the node's next one that has too little.
-    numbers = np.arange(size)
-    ends = np.where(good, size - 1, numbers)
-    ends = np.minimum.accumulate(ends[::-1])[::-1]
+    ends = _next_short(good)
+    # With fewer tasks than this on every node they could not hold them all.
+    level = max(1, ask.each)
+    if ask.enough[1] and not demand.uneven:
+        level = max(level, -(-ask.enough[1] // max(1, ask.enough[2])))
+    further = ends
+    if level > max(1, ask.each):
+        better = good.copy()
+        for part in demand.parts:
+            if part.each:
+                better &= rows.room[part.row, :size] >= part.each * level
+        further = _next_short(better)
     good &= rows.begins[:size] <= horizon
     found = good.nonzero()[0]
     where = rows.where[found]
@@ -145,13 +156,24 @@ def _candidates(
     if not enough.all():
         found, where, starts = found[enough], where[enough], starts[enough]
         limits, tasks = limits[enough], tasks[enough]
+    firm = limits
+    if further is not ends:
+        firm = np.where(tasks >= level, _latest(rows.begins[further[found]], ask.secs), -math.inf)
     if demand.uneven:
         sure = np.full(len(found), -math.inf)
     elif ask.most <= max(1, ask.each):
         sure = limits
     else:
         sure = np.where(tasks > max(1, ask.each), _latest(rows.falls[found], ask.secs), limits)
-    return _Candidates(starts, limits, sure, where, tasks)
+    return _Candidates(starts, limits, sure, where, tasks, level, firm)
+
+
+def _next_short(good: Bools) -> Ints:
+    """Of each step the next one, of whatever node, that has too little."""
+    size = len(good)
+    ends: Ints = np.arange(size)
+    ends[good] = size - 1
+    return np.asarray(np.minimum.accumulate(ends[::-1])[::-1])
 
 
 def _latest(instants: Floats, secs: float) -> Floats:
@@ -178,6 +200,8 @@ class _Sweep:
         self.sure = found.sure[order]
         self.where = found.where[order]
         self.tasks = found.tasks[order]
+        self.level = found.level
+        self.firm = found.firm[order]
 
     def run(self) -> Found | None:
         nodes, tasks, most = self._ask.enough
@@ -213,6 +237,9 @@ class _Sweep:
     def _roomiest(self, there: Ints, instant: float, tasks: int, most: int) -> tuple[Ints, int]:
         """The steps that are there, looked at until those with most tasks are certain, and how many tasks are
         still missing."""
+        loose = there[(self.firm[there] <= instant) & (self.tasks[there] >= self.level)]
+        if len(loose) and self.level > max(1, self._ask.each):
+            self.tasks[loose] = self.level - 1
         while True:
             held = self.tasks[there]
             top = there

@@ -8,6 +8,7 @@ the earliest instant in them.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import lt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ class Timeline:
         """Work out what is free at worst on nodes with promises."""
         leasts = []
         for at in places:
-            least = [min(numbers) for numbers in zip(*self._steps[at].rooms, strict=True)]
+            least = list(map(min, zip(*self._steps[at].rooms, strict=True)))
             self.columns.resum(least)
             leasts.append(least)
         self.low[:, list(places)] = np.array(leasts, dtype=np.int64).T
@@ -146,15 +147,15 @@ class Timeline:
         size = len(times)
         while place < size and times[place] < end:
             later = rooms[place]
-            if any(more < less for more, less in zip(later, room, strict=True)):
-                room = [min(pair) for pair in zip(later, room, strict=True)]
+            if any(map(lt, later, room)):
+                room = list(map(min, later, room))
                 mixed = True
             place += 1
         if mixed:
             self.columns.resum(room)
         if self.promised[at]:
             while place < size:
-                if any(more < less for more, less in zip(rooms[place], room, strict=True)):
+                if any(map(lt, rooms[place], room)):
                     return room, times[place]
                 place += 1
         return room, math.inf
