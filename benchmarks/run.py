@@ -272,6 +272,13 @@ def bench_turns(_cluster: Cluster) -> list[Row]:
     return turns.turns_rows()
 
 
+def bench_sched(_cluster: Cluster) -> list[Row]:
+    """Passes of the scheduler over made-up clusters."""
+    import sched_pass
+
+    return sched_pass.sched_rows()
+
+
 PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "cli": bench_cli,
     "latency": bench_latency,
@@ -282,6 +289,7 @@ PARTS: dict[str, Callable[[Cluster], list[Row]]] = {
     "supervisors": bench_supervisors,
     "restart": bench_restart,
     "replication": bench_replication,
+    "sched": bench_sched,
     "turns": bench_turns,
 }
 
