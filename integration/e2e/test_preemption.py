@@ -138,6 +138,29 @@ def test_a_suspended_job_keeps_its_room_from_jobs_like_it(cluster: Any) -> None:
     assert cluster.queue_state(other) == "PD"
 
 
+def test_lent_cpus_serve_the_next_one_under_the_next_agent(cluster: Any) -> None:
+    """Who comes next in line starts at once on CPUs that are lent already, whichever agent lent them."""
+    gates = [cluster.work / f"lent-{at}" for at in (1, 2)]
+    low = running(cluster, "suspend", "-N1", "-w", "node1", "-n4")
+    high = [
+        cluster.sbatch(
+            *("-p", "high", "-N1", "-w", "node1", "-n4"),
+            *("--wrap", f"while [ ! -e {gate} ]; do sleep 0.05; done"),
+        )
+        for gate in gates
+    ]
+    cluster.wait(high[0], "RUNNING")
+    cluster.kill("spurd-node1")
+    cluster.restart("spurd-node1")
+    gates[0].touch()
+    assert cluster.wait(high[0]) == "COMPLETED"
+    cluster.wait(high[1], "RUNNING")
+    assert cluster.queue_state(low) == "S"
+    gates[1].touch()
+    assert cluster.wait(high[1]) == "COMPLETED"
+    cluster.until(lambda: cluster.queue_state(low) == "R", "the job runs again")
+
+
 def test_grace(cluster: Any) -> None:
     """SIGTERM at once, the end when the grace is over; meanwhile it runs and the other waits."""
     told = cluster.work / "told"
