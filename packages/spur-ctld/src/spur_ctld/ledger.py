@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -30,9 +30,10 @@ COMMIT_SECS: Final = 30.0
 #: A proposal that was under way when leadership was lost is waited for so long; its fate is unknown then.
 AFTERMATH_SECS: Final = 2.0
 
-#: Who waits for a change looks again in groups of so many, between which the loop turns: any user may watch
-#: a job a thousand times, and the leader must still be heard by the others.
+#: Who waits for a change looks again in groups of so many, with so many seconds between two groups: any user
+#: may watch a job some thousand times, and the leader must still be heard by the others.
 WOKEN_AT_ONCE: Final = 16
+WAKE_PAUSE: Final = 0.01
 
 Listener = Callable[[Sequence[Event]], None]
 
@@ -75,7 +76,8 @@ class Ledger:
         self._listeners: list[Listener] = []
         #: By job, in the order in which they came.
         self._waiters: dict[int, dict[asyncio.Future[None], None]] = {}
-        self._waking: deque[asyncio.Future[None]] = deque()
+        #: Whose turn comes, one of each job after the other: nobody stands behind another job's thousand.
+        self._waking: dict[int, deque[asyncio.Future[None]]] = {}
         self._leads = True
         self._under_way: set[asyncio.Timeout] = set()
 
@@ -173,7 +175,7 @@ class Ledger:
         """An entry was applied; called on the event loop."""
         for event in events:
             if isinstance(event, JobChanged):
-                self._wake(self._waiters.pop(event.job_id, ()))
+                self._wake([event.job_id])
             elif isinstance(event, StateReplaced):
                 self.wake_all()
         for listener in tuple(self._listeners):
@@ -185,24 +187,29 @@ class Ledger:
 
     def wake_all(self) -> None:
         """Let everybody who waits for a change look again."""
-        everybody, self._waiters = self._waiters, {}
-        self._wake(waiter for waiters in everybody.values() for waiter in waiters)
+        self._wake(list(self._waiters))
 
-    def _wake(self, waiters: Iterable[asyncio.Future[None]]) -> None:
+    def _wake(self, jobs: Sequence[int]) -> None:
         busy = bool(self._waking)
-        self._waking.extend(waiters)
+        for job_id in jobs:
+            if waiters := self._waiters.pop(job_id, None):
+                self._waking.setdefault(job_id, deque()).extend(waiters)
         if not busy:
             self._wake_some()
 
     def _wake_some(self) -> None:
         left = WOKEN_AT_ONCE
         while left and self._waking:
-            waiter = self._waking.popleft()
+            job_id = next(iter(self._waking))
+            waiters = self._waking.pop(job_id)
+            waiter = waiters.popleft()
+            if waiters:
+                self._waking[job_id] = waiters
             if not waiter.done():
                 waiter.set_result(None)
                 left -= 1
         if self._waking:
-            asyncio.get_running_loop().call_soon(self._wake_some)
+            asyncio.get_running_loop().call_later(WAKE_PAUSE, self._wake_some)
 
     async def job_changed(self, job_id: int, timeout: float | None = None) -> bool:
         """Wait until the record of `job_id` changes; False when `timeout` seconds passed first."""

@@ -4,7 +4,7 @@ import asyncio
 import time
 from itertools import pairwise
 
-from spur_ctld.ledger import Ledger
+from spur_ctld.ledger import WOKEN_AT_ONCE, Ledger
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import JobChanged
 
@@ -54,6 +54,22 @@ async def test_a_leader_that_is_one_no_longer_tells_very_many():
     looked, longest = await watched(ledger, lambda: ledger.lead(leads=False))
     assert looked == list(range(MANY))
     assert longest < MANY * LOOK / 2
+
+
+async def test_who_waits_for_another_job_does_not_wait_for_them():
+    ledger = Ledger(ClusterState, None)  # type: ignore[arg-type]  # nothing is proposed
+    looked: list[int] = []
+
+    async def watch(job_id: int) -> None:
+        await ledger.job_changed(job_id)
+        looked.append(job_id)
+
+    tasks = [asyncio.create_task(watch(7)) for _ in range(MANY)] + [asyncio.create_task(watch(8))]
+    await asyncio.sleep(0)
+    ledger.publish([JobChanged(7)])
+    ledger.publish([JobChanged(8)])
+    await asyncio.wait_for(asyncio.gather(*tasks), 60)
+    assert looked.index(8) < 2 * WOKEN_AT_ONCE
 
 
 async def test_changes_that_come_faster_than_anybody_looks_reach_all():
