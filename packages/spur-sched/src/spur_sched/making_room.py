@@ -87,6 +87,7 @@ class MakingRoom:
         #: The same as columns.
         self._on_way: Ints = np.zeros_like(ground.columns.free)
         self._meant = {one.room_for for one in self._running if one.room_for}
+        self._any_lent = any(one.lent for one in self._running)
         self._used: set[int] = set()
         self._sorted: dict[Key, list[Running]] = {}
         #: What all of a list free together, as far as they are left.
@@ -116,7 +117,7 @@ class MakingRoom:
         failures = self._in_vain.setdefault((*ask[0], job.qos), Failures(len(ask[1])))
         if failures.cover(ask[1]):
             return None
-        lent = [one for one in found if one.lent]
+        lent = [one for one in found if one.lent] if self._any_lent else []
         if lent:
             awake = choose(lent, lambda some: self._nodes(shape, some, coming_too=False), self._policy)
             if awake is not None:
@@ -248,9 +249,12 @@ class MakingRoom:
             where, tasks = where[good], tasks[good]
             if shape.restricted:
                 where, tasks = shape.beside(where, tasks)
-            chosen = shape.pick(
-                where.tolist(), tasks.tolist(), tree, lambda at: free[:, at].tolist(), self._now
-            )
+            if shape.picky:
+                chosen = shape.pick(
+                    where.tolist(), tasks.tolist(), tree, lambda at: free[:, at].tolist(), self._now
+                )
+            else:
+                chosen = shape.pick_plain(where, tasks, self._now)
             if chosen is not None:
                 return Fit(chosen, free)
         return None

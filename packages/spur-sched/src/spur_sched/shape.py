@@ -349,7 +349,13 @@ class Shape:
         if self.picky:
             return self.pick(nodes, tasks, tree, room, start)
         where, held = np.array(nodes, dtype=np.int64), np.array(tasks, dtype=np.int64)
-        return self._near(where, held, start) if self.networked else _pick(self.counts, where, held)
+        return self.pick_plain(where, held, start)
+
+    def pick_plain(self, where: Ints, tasks: Ints, start: float) -> list[tuple[int, int]] | None:
+        """The choice among many nodes, for a job that is not `picky`."""
+        if len(where) < self.counts.min_nodes:
+            return None
+        return self._near(where, tasks, start) if self.networked else _pick(self.counts, where, tasks)
 
     def pick(
         self,
