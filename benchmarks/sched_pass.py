@@ -1,6 +1,6 @@
 """How long a scheduling pass takes, against jobs, nodes and shapes.  Made-up clusters, the same in every run.
 
-    python benchmarks/sched_pass.py [--jobs J] [--nodes N] [--running R] [--repeat K] [--full]
+    python benchmarks/sched_pass.py [--jobs J] [--nodes N] [--running R] [--repeat K] [--growth]
 
 The machine is usually shared: the least of several runs is what the code costs, the median what it took.
 """

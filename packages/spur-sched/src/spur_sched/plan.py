@@ -16,17 +16,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from spur_core import reasons
-from spur_core.errors import GrammarError
 from spur_core.grammar import features
 from spur_sched.api import (
     Expected,
     JobView,
     NodeShare,
     Over,
-    PartitionView,
     Placement,
     Plan,
     Preemption,
@@ -36,23 +34,15 @@ from spur_sched.api import (
 from spur_sched.columns import CPUS, FOREVER
 from spur_sched.ground import Ground
 from spur_sched.kept import Spans
+from spur_sched.kinds import Kind, Kinds
 from spur_sched.licenses import Licenses
 from spur_sched.making_room import MakingRoom
-from spur_sched.need import Need
 from spur_sched.rules import (
-    NODES_MISSING,
-    Class,
     Why,
-    class_of,
-    count_of,
     limit_secs,
-    need_in,
-    partition_gate,
-    unavailable,
 )
 from spur_sched.search import Ask, Found, earliest
 from spur_sched.shape import Failures, Shape, longest
-from spur_sched.spread import Count
 from spur_sched.timeline import Part, end_of
 
 #: Work that one pass may take; a unit is some ten microseconds.
@@ -61,13 +51,6 @@ _RESOURCES: Final = Why(reasons.RESOURCES)
 _PRIORITY: Final = Why(reasons.PRIORITY)
 #: Columns that cost one unit of work.
 _A_LOOK: Final = 1000
-
-
-class _Kind(NamedTuple):
-    """Jobs that ask for the same: the shapes to try, and the first obstacle of the partitions left out."""
-
-    opened: tuple[Shape, ...]
-    why: Why
 
 
 def plan(snapshot: Snapshot, now: float, budget: int = DEFAULT_BUDGET) -> Plan:
@@ -116,8 +99,7 @@ class Planner:
         self._tests: Counter[object] = Counter()
         #: Partitions that somebody waits for.
         self._blocked: set[str] = set()
-        self._kinds: dict[tuple[object, ...], _Kind] = {}
-        self._shapes: dict[tuple[Class, Need, Count, float], Shape] = {}
+        self._kinds = Kinds(self.ground)
         self._failures: dict[tuple[object, ...], Failures] = {}
         self._steps = self._run()
 
@@ -171,9 +153,13 @@ class Planner:
 
     def _job(self, job: JobView) -> Why | None:
         """Start the job, or all tasks of an array that fit; why it, or its next task, waits."""
-        kind = self._kind(job)
+        before = self._kinds.made
+        kind = self._kinds.of(job)
+        self._spent += 2 * (self._kinds.made - before)
         if not kind.opened:
             return kind.why
+        if job.deadline_at is not None and self._too_late(job, job.deadline_at):
+            return Why(reasons.DEADLINE)
         self._short = False
         opened, over = self._within_limits(job, kind.opened)
         if not opened:
@@ -251,11 +237,11 @@ class Planner:
             first = near.over
             self._over = None if near.fresh else near.over
             others = frozenset(view.name for view in self.ground.columns.views) - near.nodes
-            close = self._kind(job._replace(exclude=job.exclude | others)).opened
+            close = self._kinds.of(job._replace(exclude=job.exclude | others)).opened
             found = [*close, *(found if near.fresh else ())]
         return tuple(found), None if first is None else Why(first.reason, text=first.text)
 
-    def _may_pass(self, job: JobView, kind: _Kind) -> bool:
+    def _may_pass(self, job: JobView, kind: Kind) -> bool:
         """Whether the job may be tried although somebody before it waits."""
         policy = self.policy
         if not any(shape.wanted.partition in self._blocked for shape in kind.opened):
@@ -271,82 +257,6 @@ class Planner:
                 if self._tests[key] > most:
                     return False
         return True
-
-    def _kind(self, job: JobView) -> _Kind:
-        """The job's kind, worked out once for all jobs that ask for the same."""
-        # Everything but who asks and since when.
-        key = (
-            job[4:13],
-            _frozen(job.gres),
-            job[14:19],
-            _frozen(job.gres_total),
-            _frozen(job.gres_per_task),
-            _frozen(job.gres_per_socket),
-            job[26:],
-            job.uid if self.ground.sharing.by_user else None,
-        )
-        kind = self._kinds.get(key)
-        if kind is None:
-            self._spent += 2
-            try:
-                kind = self._open_partitions(job)
-            except GrammarError:
-                kind = _Kind((), Why(reasons.BAD_CONSTRAINTS))
-            self._kinds[key] = kind
-        return kind
-
-    def _open_partitions(self, job: JobView) -> _Kind:
-        first: Why | None = None
-        opened = []
-        limit = limit_secs(job)
-        secs = math.inf if limit is None else float(limit)
-        for part in self._in_order(job):
-            view = self.ground.partitions.get(part)
-            why = partition_gate(job, view)
-            if why is None and view is not None:
-                wanted = class_of(job, view, by_user=self.ground.sharing.by_user)
-                shape = self._shape(wanted, need_in(job, view), count_of(job, view), secs)
-                why = shape.missing
-                if why is None:
-                    opened.append(shape)
-            first = first or why
-        return _Kind(tuple(opened), first or Why(reasons.PARTITION_CONFIG))
-
-    def _shape(self, wanted: Class, need: Need, counts: Count, secs: float) -> Shape:
-        key = (wanted, need, counts, secs)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = Shape(self.ground, wanted, self.ground.demand(need), counts, secs)
-            shape.missing = self._find_missing(shape)
-        return shape
-
-    def _in_order(self, job: JobView) -> list[str]:
-        """The job's partitions, higher tiers first, else as it named them."""
-        if len(job.partitions) < 2:
-            return list(job.partitions)
-
-        def tier(name: str) -> int:
-            view: PartitionView | None = self.ground.partitions.get(name)
-            return -view.priority_tier if view is not None else 0
-
-        return sorted(job.partitions, key=tier)
-
-    def _find_missing(self, shape: Shape) -> Why | None:
-        wanted, ground = shape.wanted, self.ground
-        members = ground.members(wanted.partition)
-        if shape.required is None or not all(members[at] for at in shape.required):
-            return Why(reasons.BAD_CONSTRAINTS)
-        if not any(shape.could(pool, tree, up_only=False) for tree, pool in ground.pools(wanted)):
-            return Why(reasons.BAD_CONSTRAINTS)
-        views = ground.columns.views
-        away = [views[at].name for at in sorted(shape.required) if not views[at].schedulable]
-        if away:
-            return unavailable(sorted(away))
-        if all(pool.all_up for _, pool in ground.pools(wanted)):
-            return None
-        if not any(shape.could(pool, tree, up_only=True) for tree, pool in ground.pools(wanted)):
-            return Why(reasons.NODE_DOWN, NODES_MISSING)
-        return None
 
     # -- now
 
@@ -378,6 +288,11 @@ class Planner:
         shape.failed = True
         return False
 
+    def _too_late(self, job: JobView, deadline: float) -> bool:
+        """Whether no start, however soon, would end by the deadline."""
+        least = job.time_min or limit_secs(job)
+        return deadline <= self.now or (least is not None and self.now + least > deadline)
+
     def _in_time(self, job: JobView, shape: Shape) -> bool:
         """Whether a start now would end by the job's deadline; without a limit it gets that for one."""
         return job.deadline_at is None or shape.secs == math.inf or self.now + shape.secs <= job.deadline_at
@@ -389,7 +304,7 @@ class Planner:
             most = shape.secs if job.deadline_at is None else min(shape.secs, job.deadline_at - self.now)
             if not least < shape.secs or most < least:
                 continue
-            short = self._shape(shape.wanted, shape.demand.need, shape.counts, least)
+            short = self._kinds.shape(shape.wanted, shape.demand.need, shape.counts, least)
             if short.missing is not None or short.failed:
                 continue
             self._spent += 1
@@ -399,7 +314,7 @@ class Planner:
                 chosen = short.find(pool, tree, self.now)
                 if chosen is not None:
                     secs = float(int(longest(short, chosen, self.now, least, most)))
-                    cut = self._shape(shape.wanted, shape.demand.need, shape.counts, secs)
+                    cut = self._kinds.shape(shape.wanted, shape.demand.need, shape.counts, secs)
                     return self._place(job, task, cut, chosen, int(secs))
             short.failed = True
         return False
@@ -485,7 +400,10 @@ class Planner:
         self._tested += 1
         best: Found | None = None
         for shape in opened:
-            found = self._earliest(job, shape, horizon, resolution)
+            last = horizon
+            if job.deadline_at is not None and shape.secs < math.inf:
+                last = min(horizon, job.deadline_at - shape.secs)
+            found = self._earliest(job, shape, last, resolution)
             if found is not None and (best is None or found.start < best.start):
                 best, its = found, shape
         if best is None:
@@ -595,7 +513,3 @@ def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
 
 def _merged(one: dict[int, Spans], other: dict[int, Spans]) -> dict[int, Spans]:
     return {at: (*one.get(at, ()), *other.get(at, ())) for at in {**one, **other}}
-
-
-def _frozen(gres: dict[tuple[str, str], int]) -> object:
-    return tuple(sorted(gres.items())) if gres else None
