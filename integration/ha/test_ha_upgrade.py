@@ -174,3 +174,38 @@ def an_old_one_comes_back(cluster: Any, name: str) -> None:
     assert f"command version {NEW}, this release knows up to {OLD}: install the newer release" in said
     assert "READY" not in (cluster.folder / "run" / f"{name}.ready").read_text()
     assert cluster.run("squeue").returncode == 0
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_leader_dies_around_the_raise(ha: Any, when: str) -> None:
+    """Whoever leads next ends the upgrade, once; nothing of the dead one's is needed for it."""
+    cluster = ha(nodes=1, older=OLD)
+    held = cluster.ok("sbatch", "--parsable", "--hold", "--wrap", "true").strip()
+    last = cluster.leader()
+    doomed, second = cluster.followers()
+    end(cluster, doomed)
+    cluster.older.pop(doomed)
+    cluster.start(doomed, wait=True, faults=f"crash_{when}:RaiseCommandVersion")
+    end(cluster, second)
+    upgrade(cluster, second)
+    cluster.lead(doomed)
+    end(cluster, last)
+    cluster.older.pop(last)
+    cluster.start(last)
+    cluster.until(lambda: not cluster.running(doomed), "the leader has died", 20)
+    cluster.leader(other_than=doomed)
+    if when == "after":
+        cluster.until(lambda: used(cluster) == NEW, "the next leader goes on with what is new", 20)
+    else:
+        assert used(cluster) == OLD, "what the dead one will be is not known"
+    cluster.start(doomed, wait=True)
+    cluster.until(lambda: used(cluster) == NEW, "everything new can be used", 20)
+    cluster.until(lambda: level(cluster), "all are level", 20)
+    done = ask_for_what_is_new(cluster, held)
+    assert done.returncode == 0, done.stderr
+    cluster.ok("srun", "true")
+    cluster.ok("scancel", held)
+    cluster.settle()
+    for name in cluster.controllers:
+        ops = operations(cluster.state_dir(name)).values()
+        assert sum(isinstance(op, RaiseCommandVersion) for op in ops) == 1, name

@@ -71,6 +71,7 @@ POINTS: dict[str, str] = {
     "StepCreate": "controller: a step is in the log",
     "StepLaunched": "controller: a step's launch is in the log",
     "StepCancel": "controller: a step's end is in the log",
+    "RaiseCommandVersion": "controller: the group uses a newer version of commands",
     "AllocComplete": "controller: the end of an allocation, by its client, is in the log",
 }
 
