@@ -210,7 +210,10 @@ class SchedulerSection:
         live=True,
     )
     bf_resolution: int = key(
-        60, kinds.whole(1, 3600), "seconds to which conservative backfill rounds promised starts up", live=True
+        60,
+        kinds.whole(1, 3600),
+        "seconds to which conservative backfill rounds promised starts up",
+        live=True,
     )
     bf_max_job_test: int = key(
         1000, kinds.whole(1, 1_000_000), "waiting jobs that conservative backfill promises room", live=True
