@@ -195,8 +195,8 @@ def test_grace_goes_on_under_the_next_controller(cluster: Any) -> None:
     cluster.restart("spurctld-1")
     assert cluster.wait(high) == "COMPLETED"
     assert cluster.wait(low, "PREEMPTED") == "PREEMPTED"
-    # Once by the grace, once by its end.
-    assert told.read_text().split() in (["told"], ["told", "told"])
+    # By the grace, again if the controller died before it had noted that, and by its end.
+    assert 1 <= len(told.read_text().split()) <= 3
 
 
 def test_several_victims(cluster: Any) -> None:
