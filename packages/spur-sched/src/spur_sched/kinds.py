@@ -48,11 +48,11 @@ class Kinds:
         # Everything but who asks and since when.
         key = (
             job[4:13],
-            _frozen(job.gres),
+            _frozen(job.gres) if job.gres else None,
             job[14:19],
-            _frozen(job.gres_total),
-            _frozen(job.gres_per_task),
-            _frozen(job.gres_per_socket),
+            _frozen(job.gres_total) if job.gres_total else None,
+            _frozen(job.gres_per_task) if job.gres_per_task else None,
+            _frozen(job.gres_per_socket) if job.gres_per_socket else None,
             job[26:],
             job.uid if self.ground.sharing.by_user else None,
         )
@@ -121,4 +121,4 @@ class Kinds:
 
 
 def _frozen(gres: dict[tuple[str, str], int]) -> object:
-    return tuple(sorted(gres.items())) if gres else None
+    return tuple(sorted(gres.items()))

@@ -100,6 +100,18 @@ class Planner:
         #: Partitions that somebody waits for.
         self._blocked: set[str] = set()
         self._kinds = Kinds(self.ground)
+        #: The last job that had to wait was the first one of a partition.
+        self._fresh = False
+        #: Kinds of which nothing starts any more and nothing more is promised, and why; by identity.
+        self._settled: dict[int, Why] = {}
+        policy = self.policy
+        self._settles = (
+            policy.backfill != "conservative"
+            and policy.preempt_type == "none"
+            and not policy.bf_max_job_user
+            and not policy.bf_max_job_part
+            and self._limits is None
+        )
         self._failures: dict[tuple[object, ...], Failures] = {}
         self._steps = self._run()
 
@@ -156,6 +168,9 @@ class Planner:
         before = self._kinds.made
         kind = self._kinds.of(job)
         self._spent += 2 * (self._kinds.made - before)
+        settled = self._settled.get(id(kind))
+        if settled is not None:
+            return settled
         if not kind.opened:
             return kind.why
         if job.deadline_at is not None and self._too_late(job, job.deadline_at):
@@ -182,12 +197,26 @@ class Planner:
                     return Why(self._over.reason, text=self._over.text)
                 if self._making is None or self._short or not self._push(self._making, job, task, opened):
                     return (
-                        self._wait(job, opened)
+                        self._settle(job, kind, self._wait(job, opened))
                         if self._over is None
                         else Why(self._over.reason, text=self._over.text)
                     )
                 pushed = pushed or self._expects(job)
         return _RESOURCES if pushed else None
+
+    def _settle(self, job: JobView, kind: Kind, why: Why) -> Why:
+        """Remember it if all others of the kind would wait for the same, as nothing of it starts any more."""
+        if (
+            self._settles
+            and not self._fresh
+            and all(shape.failed for shape in kind.opened)
+            and job.time_min is None
+            and job.deadline_at is None
+            and all(shape.wanted.partition in self._blocked for shape in kind.opened)
+            and not job.licenses
+        ):
+            self._settled[id(kind)] = why
+        return why
 
     def _push(self, making: MakingRoom, job: JobView, task: int | None, opened: tuple[Shape, ...]) -> bool:
         """Let others make room for the job."""
@@ -362,6 +391,7 @@ class Planner:
     def _wait(self, job: JobView, opened: tuple[Shape, ...]) -> Why:
         """The job finds no room: a promise if it gets one, and its place in line."""
         fresh = [shape for shape in opened if shape.wanted.partition not in self._blocked]
+        self._fresh = bool(fresh)
         conservative = self.policy.backfill == "conservative"
         if fresh and self.policy.backfill == "easy":
             # Its first partition without a promise; the next job that waits for another one gets its own.
