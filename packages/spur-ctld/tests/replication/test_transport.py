@@ -234,12 +234,18 @@ BAD_FRAMES = {
 }
 
 
+#: What grpcio tells a writer whose write met the stream's end before the receiver's last word came.
+WRITTEN_AFTER_THE_END = "INTERNAL: Internal error from Core"
+
+
 @pytest.mark.parametrize("name", BAD_FRAMES)
-async def test_a_bad_frame_ends_the_stream(site: Site, name: str) -> None:
+async def test_a_bad_frame_ends_the_stream(site: Site, name: str, caplog: pytest.LogCaptureFixture) -> None:
     frame, says = BAD_FRAMES[name]
     ended = await site.stream(beat(), frame, beat(round=9))
-    assert ended.startswith("INVALID_ARGUMENT: "), ended
-    assert says in ended
+    if ended != WRITTEN_AFTER_THE_END:
+        assert ended.startswith("INVALID_ARGUMENT: "), ended
+        assert says in ended
+    assert says in caplog.text
     # What came before it was taken, nothing after it was.
     assert site.taker.messages == [Heartbeat(2, 1, 3, 2, 1)]
     assert await site.stream(beat(round=10)) == "taken", "a new stream is welcome"
