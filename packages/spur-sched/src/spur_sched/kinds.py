@@ -1,7 +1,7 @@
 """What jobs ask for, worked out once for all that ask for the same: partitions to try, and why not others."""
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spur_core import reasons
 from spur_core.errors import GrammarError
@@ -21,6 +21,8 @@ from spur_sched.rules import (
 )
 from spur_sched.shape import Shape
 from spur_sched.spread import Count
+
+_UNKNOWN: Final = Why("")
 
 
 class Kind(NamedTuple):
@@ -42,6 +44,7 @@ class Kinds:
         self.made = 0
         self._kinds: dict[tuple[object, ...], Kind] = {}
         self._shapes: dict[tuple[Class, Need, Count, float], Shape] = {}
+        self._missing: dict[tuple[Class, Need, Count], Why | None] = {}
 
     def of(self, job: JobView) -> Kind:
         """The job's kind, worked out once for all jobs that ask for the same."""
@@ -88,7 +91,11 @@ class Kinds:
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = Shape(self.ground, wanted, self.ground.demand(need), counts, secs)
-            shape.missing = self._find_missing(shape)
+            # For how long does not matter to that.
+            known = self._missing.get(key[:3], _UNKNOWN)
+            if known is _UNKNOWN:
+                known = self._missing[key[:3]] = self._find_missing(shape)
+            shape.missing = known
         return shape
 
     def _in_order(self, job: JobView) -> list[str]:
