@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from spur_core.errors import BusyError
@@ -22,10 +22,14 @@ class Leadership:
     Args:
         make: makes the office of a term.
         alone: a failure to open is the failure of the start, for there is no other controller.
+        aside: true when somebody else had better lead, and does; asked before an office opens.
     """
 
-    def __init__(self, site: Site, make: Callable[[int], Office], *, alone: bool) -> None:
+    def __init__(
+        self, site: Site, make: Callable[[int], Office], aside: Callable[[], Awaitable[bool]], *, alone: bool
+    ) -> None:
         self._site = site
+        self._aside = aside
         self._make = make
         self._alone = alone
         self._term: int | None = None
@@ -101,6 +105,9 @@ class Leadership:
                 await self._open(self._term)
 
     async def _open(self, term: int) -> None:
+        if await self._aside() or term != self._term:
+            # Nothing was stamped with a clock that is wrong.
+            return
         self._site.ledger.lead(leads=True)
         office = self._office = self._site.office = self._make(term)
         try:

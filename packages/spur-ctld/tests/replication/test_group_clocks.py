@@ -60,3 +60,45 @@ async def test_members_find_the_clock_that_differs(group, until) -> None:
     await until(lambda: [group.nodes[one].alarms() for one in (1, 2)] == [[wrong[0]], [wrong[1]]])
     shift[0] = 0.5
     await until(lambda: not any(node.alarms() for node in group.nodes.values()))
+
+
+@pytest.mark.parametrize(
+    ("members", "others", "off"),
+    [
+        (3, [3600.0, 3601.0], 3600.0),
+        (3, [-3600.0, -3601.5], -3601.5),
+        # One differs: who is wrong, nobody knows.
+        (3, [3600.0, 0.0], 0.0),
+        (3, [3600.0], 0.0),
+        # All three differ.
+        (3, [3600.0, 1800.0], 0.0),
+        (3, [30.0, -30.0], 0.0),
+        # Not worth a change of leaders.
+        (3, [5.0, 5.0], 0.0),
+        (5, [50.0, 51.0, 900.0, 50.5], 50.0),
+        (5, [50.0, 51.0, 900.0, 0.0], 0.0),
+    ],
+)
+def test_when_ones_own_clock_is_the_wrong_one(members: int, others: list[float], off: float) -> None:
+    clocks = Clocks(9)
+    for member, ahead in enumerate(others, 1):
+        clocks.measured(member, 10_000.0, 10_000.0 + ahead, 0.0)
+    assert clocks.wrong(members) == off
+
+
+async def test_whose_clock_is_wrong_does_not_go_on_leading(group, until, caplog) -> None:
+    shift = [0.0]
+    await group.start(1, 2, limits=OFTEN)
+    await group.start(3, limits=OFTEN, wall=lambda: time.time() + shift[0])
+    leader = await group.leader()
+    if leader.member_id != 3:
+        await leader.transfer_leadership(3)
+    await until(lambda: group.nodes[3].leader() == 3)
+    assert not await group.nodes[3].step_aside()
+    shift[0] = 3600.0
+    await until(lambda: group.nodes[1].leader() in (1, 2))
+    assert "leadership_left reason=clock" in caplog.text
+    # Nobody hands over to it, however far it is.
+    leader = await group.leader()
+    await until(lambda: leader._clocks.far(3))
+    assert await leader.transfer_leadership() != 3

@@ -437,6 +437,8 @@ class Trio(Cluster):
         self.addresses = [f"127.0.0.1:{port}" for port in ports[3:]]
         self.members: dict[int, Controller] = {}
         self.channels: dict[int, Any] = {}
+        #: Member -> seconds by which its clock is wrong when it is started.
+        self.wrong: dict[int, float] = {}
         certs.make_ca(folder / "tls")
         group = [
             Member(at, self.raft[at - 1], f"spur-controller-{at}", self.addresses[at - 1]) for at in (1, 2, 3)
@@ -448,6 +450,7 @@ class Trio(Cluster):
 
     def make_member(self, at: int) -> Controller:
         config = parse_config(self.text)
+        wrong = self.wrong.get(at, 0.0)
         section = dataclasses.replace(
             config.controller,
             peers=tuple(self.raft),
@@ -462,7 +465,7 @@ class Trio(Cluster):
             self.addresses[at - 1],
             fatal=self.fatal.append,
             paranoid=True,
-            clock=self.clock.time,
+            clock=lambda: self.clock.time() + wrong,
             monotonic=self.clock.monotonic,
         )
 

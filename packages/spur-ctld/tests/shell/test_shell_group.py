@@ -335,3 +335,22 @@ async def test_the_time_never_goes_back_with_a_slower_clock(trio):
     third = await trio.submit()
     assert trio.state.jobs[third].submit_at >= trio.state.jobs[second].submit_at
     assert trio.state.time >= latest
+
+
+async def test_nothing_is_stamped_by_a_clock_that_is_wrong(trio):
+    """Time limits and begin times would go by it, and the group's time never goes back."""
+    wrong = trio.followers[0]
+    before = trio.state.time
+    await trio.kill(wrong)
+    trio.wrong[wrong] = 3600.0
+    await trio.start(wrong)
+    told = trio.members[wrong].node
+    await reach(lambda: len(told.alarms()) == 2)
+    for _ in range(2):
+        leader = await trio.led()
+        assert leader != wrong
+        await trio.stub.Takeover(pb.TakeoverRequest(member=wrong), metadata=trio.user())
+        await reach(lambda: trio.leader not in (0, wrong))
+    await trio.led()
+    await trio.submit()
+    assert before <= trio.state.time < before + 1800

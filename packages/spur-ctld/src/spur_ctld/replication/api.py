@@ -234,6 +234,12 @@ class Replicator(Protocol):
         What a read without `read_barrier` shows is at least as old.
         """
 
+    async def step_aside(self) -> bool:
+        """Try to have another one lead if this member's disk is nearly full or its clock wrong.
+
+        True: this member leads no longer.
+        """
+
     async def transfer_leadership(self, to: int | None = None, deadline: float | None = None) -> int:
         """Hand over to member `to`, or to the one that follows best; the id of the new leader.
 

@@ -11,6 +11,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds by which two clocks may differ.
 MOST: Final = 2.0
+#: A member whose clock is off by more than that many seconds does not go on leading.
+MOST_OF_A_LEADER: Final = 10.0
 #: A question that travelled longer than this, in seconds, says nothing: somebody stood still.
 _SLOWEST: Final = 1.0
 
@@ -37,6 +39,22 @@ class Clocks:
             self._ahead[member] = ahead
         elif self._ahead.pop(member, None) is not None:
             _log.info("clock_agrees member=%d ahead_secs=%.1f", member, ahead)
+
+    def far(self, member: int) -> bool:
+        """Whether that one's clock is so far from this one's that only one of both may lead."""
+        return abs(self._ahead.get(member, 0.0)) > MOST_OF_A_LEADER
+
+    def wrong(self, members: int) -> float:
+        """Seconds by which a majority of all `members`, who agree with each other, are ahead of this one.
+
+        0 when this clock may lead, or when nobody can say which one is wrong.
+        """
+        needed = members // 2 + 1
+        off = sorted(ahead for ahead in self._ahead.values() if abs(ahead) > MOST_OF_A_LEADER)
+        for first, last in zip(off, off[needed - 1 :], strict=False):
+            if last - first <= MOST:
+                return first
+        return 0.0
 
     def alarms(self) -> list[str]:
         """One line for each that differs; both sides say the same."""

@@ -127,6 +127,7 @@ class Node:
         self._announcer = Announcer()
         self._scheduled = False
         self._started = False
+        self._clocks = Clocks(self._member_id)
         self._left_at = float("-inf")
         self._leaving: asyncio.Task[None] | None = None
 
@@ -220,7 +221,6 @@ class Node:
             Sending(shared, transport),
         )
         others = [member for member in self._members if member.id != self._member_id]
-        clocks = Clocks(self._member_id)
         comparing = self._comparing = Comparing(
             self._loop,
             transport,
@@ -228,7 +228,7 @@ class Node:
             others,
             self._core.match,
             lambda: self._core.term,
-            clocks,
+            self._clocks,
             self._wall,
             self._limits.compare_secs,
         )
@@ -476,7 +476,7 @@ class Node:
             reachable = [view for view in self.members() if view.reachable and view.id != self._member_id]
             if not reachable:
                 raise Dropped("no other controller can be reached")
-            to = max(reachable, key=lambda view: view.match).id
+            to = max(reachable, key=lambda view: (not self._clocks.far(view.id), view.match)).id
         elif to == self._member_id:
             return to
         changed = asyncio.Event()
@@ -500,14 +500,28 @@ class Node:
             self._announcer.drop_leader(look)
         return core.leader
 
-    def _leave_for_space(self) -> None:
-        """The disk is nearly full: somebody with more room should lead."""
-        now = self._loop.time()
-        if self._leaving is None and now - self._left_at > _LEAVE_AGAIN and self._transport is not None:
-            self._left_at = now
-            self._leaving = self._loop.create_task(self._leave(self._transport))
+    async def step_aside(self) -> bool:
+        """See `Replicator.step_aside`."""
+        self._leave_if_unfit(again=0.0)
+        if self._leaving is not None:
+            await asyncio.wait([self._leaving])
+        return self._core.role is not Role.LEADER
 
-    async def _leave(self, transport: Transport) -> None:
+    def _leave_if_unfit(self, again: float = _LEAVE_AGAIN) -> None:
+        """The disk is nearly full, or the clock wrong: somebody else should lead.
+
+        Args:
+            again: seconds since the last try before there is another one.
+        """
+        reason = "free_space" if self._shared.disk.low else "clock"
+        if reason == "clock" and not self._clocks.wrong(len(self._members)):
+            return
+        now = self._loop.time()
+        if self._leaving is None and now - self._left_at > again and self._transport is not None:
+            self._left_at = now
+            self._leaving = self._loop.create_task(self._leave(self._transport, reason))
+
+    async def _leave(self, transport: Transport, reason: str) -> None:
         try:
             for view in self.members():
                 if view.id == self._member_id or not view.reachable:
@@ -516,7 +530,7 @@ class Node:
                     status = await transport.peer(view.id).status(1.0)
                     if not status.low_space:
                         await self.transfer_leadership(view.id)
-                        _log.warning("leadership_left reason=free_space to=%d", view.id)
+                        _log.warning("leadership_left reason=%s to=%d", reason, view.id)
                         return
                 except (aio.AioRpcError, Dropped, NotLeader) as error:
                     _log.info("leadership_kept to=%d error=%r", view.id, error)
@@ -533,8 +547,8 @@ class Node:
     def _turn(self) -> None:
         self._scheduled = False
         self._engine.turn()
-        if self._shared.disk.low and self._core.role is Role.LEADER:
-            self._leave_for_space()
+        if self._core.role is Role.LEADER:
+            self._leave_if_unfit()
 
     def _keep_alarm(self, found: Difference) -> None:
         self._alarms.append(found)
