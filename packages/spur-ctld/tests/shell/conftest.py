@@ -450,7 +450,7 @@ class Trio(Cluster):
 
     def make_member(self, at: int) -> Controller:
         config = parse_config(self.text)
-        wrong = self.wrong.get(at, 0.0)
+        clock, wrong = self.clock, self.wrong.get(at, 0.0)
         section = dataclasses.replace(
             config.controller,
             peers=tuple(self.raft),
@@ -465,7 +465,7 @@ class Trio(Cluster):
             self.addresses[at - 1],
             fatal=self.fatal.append,
             paranoid=True,
-            clock=lambda: self.clock.time() + wrong,
+            clock=lambda: clock.time() + wrong,
             monotonic=self.clock.monotonic,
         )
 
