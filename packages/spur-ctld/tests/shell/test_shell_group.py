@@ -11,6 +11,7 @@ from grpc import aio
 
 from spur_auth.passing import seal
 from spur_core.states import JobState
+from spur_ctld.api import gate
 from spur_ctld.state import codec
 from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
@@ -354,3 +355,22 @@ async def test_nothing_is_stamped_by_a_clock_that_is_wrong(trio):
     await trio.led()
     await trio.submit()
     assert before <= trio.state.time < before + 1800
+
+
+async def test_requests_that_wait_for_a_leader_do_not_fill_the_memory(trio, monkeypatch):
+    monkeypatch.setattr(gate, "MOST_HELD_BYTES", 10_000)
+    asked, *others = (1, 2, 3)
+    for at in others:
+        await trio.kill(at)
+    await reach(lambda: not trio.leader)
+    spec = common_pb2.JobSpec(script=b"#!/bin/sh\n#" + b"x" * 6000, name="j", work_dir="/tmp")
+    trio.ask(asked)
+
+    async def code() -> str:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await trio.stub.SubmitJob(pb.SubmitJobRequest(spec=spec), metadata=trio.user(), timeout=20)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        return str(dict(caught.value.trailing_metadata())["x-spur-code"])
+
+    assert sorted(await asyncio.gather(code(), code(), code())) == ["no_leader", "overloaded", "overloaded"]
+    assert await code() == "no_leader", "there is room again"

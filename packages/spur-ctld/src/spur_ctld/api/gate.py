@@ -4,13 +4,14 @@ and turns errors into statuses.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 import grpc
 from grpc import aio
 
-from spur_auth.kinds import Identity
+from spur_auth.kinds import USER, Identity
 from spur_auth.passing import sealed
 from spur_core.errors import BusyError, RequestError
 from spur_ctld.api import grpc_errors
@@ -25,7 +26,7 @@ from spur_ctld.api.forward import (
     time_left,
 )
 from spur_ctld.api.routing import LEADER_KEY, LEADER_WAIT_SECS, ROUTES, NoLeader, Route, Router
-from spur_ctld.replication.errors import NotLeader, Unknown
+from spur_ctld.replication.errors import NotLeader, Overloaded, Unknown
 
 #: A checked credential is taken again without a second check for this many seconds.
 REMEMBER_SECS: Final = 5.0
@@ -63,6 +64,8 @@ MOST_BYTES: Final = {
     "ReportStepdRecovery": 4 << 20,
 }
 MOST_OTHER_BYTES: Final = 256 << 10
+#: Bytes of one user's requests that are under way here, or wait for a leader.
+MOST_HELD_BYTES: Final = 64 << 20
 
 
 def _tolerant(parse: Callable[[bytes], Any], most: int) -> Callable[[bytes], Any]:
@@ -112,6 +115,7 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         self._clock = clock
         self._ways = ways
         self._handlers: dict[str, Any] = {}
+        self._held = Counter[str]()
         self._streams = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -194,8 +198,25 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         async def run(data: bytes, context: Any) -> bytes:
             loop = asyncio.get_running_loop()
             end = loop.time() + min(time_left(context) or 0.0, LEADER_WAIT_SECS)
+            caller = CALLER.get()
+            if caller.kind != USER:
+                return await carried_out(data, context, end)
+            if self._held[caller.name] + len(data) > MOST_HELD_BYTES:
+                raise Overloaded(
+                    f"requests of {caller.name} of {MOST_HELD_BYTES} bytes are under way; ask again"
+                )
+            self._held[caller.name] += len(data)
+            try:
+                return await carried_out(data, context, end)
+            finally:
+                self._held[caller.name] -= len(data)
+                if not self._held[caller.name]:
+                    del self._held[caller.name]
+
+        async def carried_out(data: bytes, context: Any, end: float) -> bytes:
             request = parse(data)
             _require_whole(method, request)
+            loop = asyncio.get_running_loop()
             if aged and _asked(context, STALE_OK_KEY) == "1":
                 context.set_trailing_metadata(((STALE_KEY, ways.age()),))
                 return write(await behaviour(request, context))
