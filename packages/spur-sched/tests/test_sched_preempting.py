@@ -196,6 +196,35 @@ def test_a_promise_of_an_earlier_job_is_not_broken(small: Any, job: Any) -> None
     assert victims(small().plan([first, job(2, num_tasks=4)], running)) == {2: [(11, "cancel")]}
 
 
+@pytest.mark.parametrize(
+    ("since", "grace", "end", "expected"),
+    [
+        (NOW - 4, 15, NOW + 11, NOW + 12),
+        (NOW - 4, 15, NOW + 3, NOW + 4),
+        (NOW - 4, 0, NOW - 4, NOW + 1),
+        (NOW - 40, 15, NOW - 25, NOW + 1),
+        (NOW - 4, 0, NOW + 3600, NOW + 1),
+    ],
+    ids=["in its grace", "its limit comes first", "no grace", "over its grace", "ends before its limit"],
+)
+def test_while_a_victim_ends_its_room_is_expected_after_its_grace(
+    small: Any, job: Any, since: float, grace: int, end: float, expected: float
+) -> None:
+    victim = attempt(11, "n1", ending_since=since, grace_secs=grace, end=end, room_for=1)
+    found = small(count=1).plan([job(1, num_tasks=4)], [victim])
+    assert not found.preemptions
+    assert [(one.job_id, one.at, one.nodes) for one in found.expected] == [(1, expected, ("n1",))]
+
+
+def test_room_that_is_free_is_not_waited_for(small: Any, job: Any) -> None:
+    late = attempt(11, "n1", ending_since=NOW - 1, grace_secs=500, end=NOW + 499, cpus=2, room_for=1)
+    soon = attempt(12, "n2", ending_since=NOW - 1, grace_secs=9, end=NOW + 8, room_for=1)
+    found = small().plan([job(1, num_tasks=6, min_nodes=2, max_nodes=2, tasks_per_node=3)], [late, soon])
+    assert [one.at for one in found.expected] == [NOW + 500]
+    found = small().plan([job(1, num_tasks=4, min_nodes=2, max_nodes=2, tasks_per_node=2)], [late, soon])
+    assert [one.at for one in found.expected] == [NOW + 9]
+
+
 def test_grace_is_told(small: Any, job: Any) -> None:
     found = small().plan([job(1, num_tasks=4)], [attempt(11, grace_secs=30), attempt(12, "n2", priority=200)])
     assert found.preemptions[0].victims == ((11, 1, "cancel", 30),)

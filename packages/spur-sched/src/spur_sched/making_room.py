@@ -34,10 +34,16 @@ Key = tuple[str, int, str]
 
 
 class Held(NamedTuple):
-    """Room on one node that is on its way until `end`."""
+    """Room on one node that is on its way.
+
+    Attributes:
+        end: until when the timeline has it as taken.
+        soon: when it is expected; before `end` if the work is ended early.
+    """
 
     vector: Vector
     end: float
+    soon: float
 
 
 class Fit(NamedTuple):
@@ -101,7 +107,7 @@ class MakingRoom:
         for one in coming(self._running, now):
             self._use(one)
             for at, vector in self._vectors(one):
-                self._coming.setdefault(at, []).append(Held(vector, self._end(one)))
+                self._coming.setdefault(at, []).append(Held(vector, self._end(one), self._soon(one)))
                 _add(self._on_way, at, vector)
 
     def for_job(self, job: JobView, task: int | None, shape: Shape, ask: Ask) -> Made | None:
@@ -276,13 +282,16 @@ class MakingRoom:
         """Nobody else gets the room, be it free already or on its way."""
         put = self._ground.timeline.put
         grace = max((one.grace_secs for one in victims if not one.lent), default=0)
-        gone = self._now + grace + _ENDING_SECS
+        gone = ready = self._now + grace + _ENDING_SECS
         rooms = self._give_back(victims)
-        takes = self._takes(shape, fit)
+        takes, tasks = self._takes(shape, fit), dict(fit.chosen)
         for at in sorted({*rooms, *takes}):
             room = list(rooms.get(at, (0,) * self._ground.columns.rows))
             at_last = gone
+            awaited = at in tasks and self._lacks(shape, at, tasks[at])
             for item in self._coming.pop(at, ()):
+                if awaited:
+                    ready = max(ready, item.soon)
                 _add(self._on_way, at, _negative(item.vector))
                 put(at, self._now, item.end, _negative(item.vector))
                 room = [have + more for have, more in zip(room, item.vector, strict=True)]
@@ -291,7 +300,7 @@ class MakingRoom:
             if any(left):
                 vector = self._summed(left)
                 put(at, self._now, at_last, vector)
-                self._coming[at] = [Held(vector, at_last)]
+                self._coming[at] = [Held(vector, at_last, min(at_last, ready))]
                 _add(self._on_way, at, vector)
             if at in takes:
                 put(at, self._now, self._now + shape.secs, takes[at])
@@ -305,7 +314,14 @@ class MakingRoom:
             for one in victims
             if not one.lent
         )
-        return Made(fit.chosen, False, Preemption(job.job_id, ends) if ends else None, gone)
+        return Made(fit.chosen, False, Preemption(job.job_id, ends) if ends else None, ready)
+
+    def _lacks(self, shape: Shape, at: int, tasks: int) -> bool:
+        """Whether the node's free room does not do for so many tasks of the job."""
+        free, demand = self._ground.columns.free, shape.demand
+        where = np.array([at], dtype=np.int64)
+        good = demand.fitting(where, lambda row: free[row][where], max(1, tasks))
+        return not len(good) or bool(demand.tasks(where, lambda row: free[row][where])[0] < tasks)
 
     def _give_back(self, victims: Sequence[Running]) -> dict[int, list[int]]:
         """Take the victims off their nodes; what they had there, by column."""
@@ -344,6 +360,12 @@ class MakingRoom:
         if one.end is None or one.end == math.inf:
             return FOREVER
         return max(one.end, self._now + OVERDUE_SECS)
+
+    def _soon(self, one: Running) -> float:
+        """When the room of an attempt that is ending is expected: after what is left of its grace."""
+        since = self._now if one.ending_since is None else one.ending_since
+        grace = one.grace_secs if one.ending_since is not None else 0
+        return min(self._end(one), max(self._now, since + grace)) + _ENDING_SECS
 
 
 def _add(free: Ints, at: int, vector: Vector) -> None:
