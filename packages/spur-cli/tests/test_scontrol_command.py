@@ -282,6 +282,10 @@ def test_an_array_shows_what_waits_first(cli, cluster):
             "You must specify a reason when DOWNING or DRAINING a node. Request denied\n",
         ),
         (["update", "PartitionName=x", "State=UP"], None),
+        (
+            ["update", "partition=x", "State=UP"],
+            "scontrol: error: update partition is not supported by this release\n",
+        ),
         (["update", "JobId=1", "TimeLimit=x"], "Invalid TimeLimit value: x\nRequest aborted\n"),
         (["hold"], "too few arguments for keyword:hold\n"),
         (["hold", "x"], "Invalid job id specified for job x\n"),

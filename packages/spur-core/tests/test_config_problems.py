@@ -285,6 +285,10 @@ ONE = [
         BASE + "[licenses]\nmatlab = -1",
         'licenses = { "matlab" = -1 }: must be at least 0',
     ),
+    (
+        BASE + '[licenses]\n"a b" = 1',
+        'licenses = { "a b" = 1 }: "a b" is no name of a licence; examples: matlab, "ansys@server"',
+    ),
 ]
 
 

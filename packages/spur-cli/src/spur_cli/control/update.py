@@ -19,7 +19,7 @@ NO_ENTITY = (
 )
 NEED_REASON = "You must specify a reason when DOWNING or DRAINING a node. Request denied"
 #: Entities of Slurm that this release cannot change.
-LATER = ("partitionname", "stepid", "slurmctlddebug")
+LATER = ("partition", "partitionname", "stepid", "slurmctlddebug")
 Fields = dict[str, Any]
 
 

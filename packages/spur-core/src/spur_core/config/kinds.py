@@ -97,10 +97,15 @@ def labels(value: object) -> dict[str, str]:
 
 
 def amounts(value: object) -> dict[str, int]:
-    """A table of names to whole numbers, none negative."""
+    """A table of licences to whole numbers, none negative."""
+    from spur_core.grammar.licenses import is_name
+
     if not isinstance(value, dict):
         raise GrammarError("must be a table of whole numbers, such as { matlab = 10 }")
-    return {str(item): whole()(amount) for item, amount in value.items()}
+    for item in value:
+        if not is_name(item):
+            raise GrammarError(f'"{item}" is no name of a licence; examples: matlab, "ansys@server"')
+    return {item: whole()(amount) for item, amount in value.items()}
 
 
 #: Weights of priorities are 32 bits wide.

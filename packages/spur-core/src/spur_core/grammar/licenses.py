@@ -33,7 +33,7 @@ def parse_licenses(text: str) -> LicenseRequest:
     for item in text.replace(";", "|").split("|" if any_of else ","):
         name, colon, count = item.strip().partition(":")
         number = digits(count, 9) if colon else 1
-        if not number or not _is_name(name):
+        if not number or not is_name(name):
             raise _bad()
         items.append((name, number))
     if any_of:
@@ -49,7 +49,8 @@ def format_licenses(request: LicenseRequest) -> str:
     return ("|" if request.any_of else ",").join(f"{name}:{count}" for name, count in request.items)
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
+    """Whether jobs can ask for a licence of that name."""
     name, at, server = text.partition("@")
     words = (name, server) if at else (name,)
     return all(word and all(char.isalnum() or char in "_-.+/" for char in word) for word in words)
