@@ -154,6 +154,10 @@ REFUSED = [
         "Invalid time specification (pos=0): soon.  No reservation created.\n",
     ),
     (
+        "create reservation starttime=now duration=0 nodes=n1 users=a",
+        "Invalid duration: 0 (write a time, such as 1:00:00, or UNLIMITED).  No reservation created.\n",
+    ),
+    (
         "create reservation bogus=1",
         "Update of this parameter is not supported: bogus=1\nRequest aborted\n",
     ),

@@ -196,6 +196,22 @@ ONE = [
         '[[partitions]] "p" def_mem_per_cpu = "lots": not a size; examples: 4096, "4G", "500M"',
     ),
     (
+        BASE + P + 'allow_accounts = ["a"]\ndeny_accounts = ["b"]',
+        '[[partitions]] "p" allow_accounts and deny_accounts are both set, of which one would do; keep one',
+    ),
+    (
+        BASE + P + 'preempt_mode = "suspend"\ngrace_time = 30',
+        '[[partitions]] "p" grace_time = 30: has no effect with preempt_mode = "suspend"; remove it',
+    ),
+    (
+        BASE + "[scheduler]\nbf_min_prio_reserve = 4294967296",
+        "[scheduler] bf_min_prio_reserve = 4294967296: must be at most 4294967295",
+    ),
+    (
+        BASE + "[licenses]\nansys = 1\n" + MULTI + 'priority_weight_tres = { "license/matlab" = 5, cpu = 1 }',
+        '[scheduler] priority_weight_tres: there is no licence "matlab"; list it in [licenses]',
+    ),
+    (
         BASE + P + "def_mem_per_cpu = 1\ndef_mem_per_node = 1",
         '[[partitions]] "p" def_mem_per_cpu and def_mem_per_node are both set; keep one',
     ),
@@ -448,7 +464,10 @@ def test_a_key_without_effect_is_refused(text, where, why):
         "[isolation]\nsetuid = true\nseccomp = false",
         '[auth]\nplugin = "none"',
         P + 'preempt_mode = ""',
-        '[scheduler]\npreempt_type = "partition_prio"\n' + P + 'preempt_mode = "suspend"\ngrace_time = 30',
+        '[scheduler]\npreempt_type = "partition_prio"\n' + P + 'preempt_mode = "cancel"\ngrace_time = 30',
+        '[scheduler]\npreempt_type = "partition_prio"\n' + P + 'preempt_mode = "suspend"',
+        P + 'allow_accounts = ["a"]',
+        MULTI + 'priority_weight_tres = { "license/m" = 5 }\n[licenses]\nm = 1',
         '[topology]\nplugin = "block"\nblock_size = 4',
         "[devices]\nauto_detect = false",
         "[scheduler]\nfairshare_halflife_days = 14",

@@ -178,8 +178,17 @@ def resolve(
 
 
 def reservation_names(text: str) -> str:
-    """A comma list of reservations without blanks and repeats."""
-    return ",".join(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    """A comma list of reservations without blanks and repeats.
+
+    Raises:
+        RequestError: it names none though it is not empty; the job would run without one.
+    """
+    found = ",".join(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if text and not found:
+        error = RequestError(resv_gate.NO_SUCH)
+        error.code = "bad_reservation"
+        raise error
+    return found
 
 
 def license_text(text: str, total: Mapping[str, int]) -> str:

@@ -6,6 +6,7 @@ import pwd
 import signal
 
 import grpc
+import msgspec
 import pytest
 
 from spur_core.states import JobState, NodeBase, NodeFlag
@@ -131,6 +132,42 @@ async def test_changes_to_a_pending_job(cluster):
             cluster.stub.UpdateJob(pb.UpdateJobRequest(targets=target, **bad), metadata=cluster.user())
         )
         assert (status, said) == (CODES.INVALID_ARGUMENT, text)
+
+
+async def test_a_change_is_refused_where_the_submission_would_be(cluster):
+    await cluster.add_agent("n1", gres=[common_pb2.GresCount(name="gpu", count=2)])
+    job, other = await cluster.submit(hold=True), await cluster.submit(hold=True, user="nobody")
+    target = [pb.JobTarget(job_id=job)]
+
+    async def update(targets=target, user="root", **fields):
+        answer = await cluster.stub.UpdateJob(
+            pb.UpdateJobRequest(targets=targets, **fields), metadata=cluster.user(user)
+        )
+        return [result.text for result in answer.results]
+
+    before = cluster.state.jobs[job].request
+    for changes, spec in (
+        ({"constraint": "zz"}, {"constraint": "zz"}),
+        ({"num_tasks": 99}, {"num_tasks": 99}),
+        ({"cpus_per_task": 99}, {"cpus_per_task": 99}),
+        ({"gres": "gpu:99"}, {"gres": ["gpu:99"]}),
+        ({"memory_per_node_mb": 1 << 30}, {"memory_per_node_mb": 1 << 30}),
+    ):
+        _, said = await refused(cluster.submit(**spec))
+        assert await update(**changes) == [said], changes
+        assert cluster.state.jobs[job].request == before
+    assert await update(wishes={"min_cpus": 99}) == ["Requested node configuration is not available"]
+    # One of two: each is answered for itself, and another user learns nothing.
+    both = [pb.JobTarget(job_id=999), *target]
+    assert await update(both, num_tasks=2) == ["Invalid job id specified", ""]
+    assert cluster.state.jobs[job].request.num_tasks == 2
+    assert (await update([pb.JobTarget(job_id=other)], "nobody", num_tasks=99))[0]
+    assert await update(user="nobody", num_tasks=99) == ["Access/permission denied"]
+    # What has nothing to do with nodes is still changed when they cannot be had any more.
+    record = cluster.state.jobs[job]
+    wide = msgspec.structs.replace(record, request=msgspec.structs.replace(record.request, num_tasks=99))
+    cluster.state.put_job(wide)
+    assert await update(comment="c", time_limit_secs=60) == [""]
 
 
 async def test_hold_and_release(cluster):

@@ -208,6 +208,27 @@ async def test_jobs_name_reservations(cluster):
     assert await refused(delete(cluster)) == "Requested reservation is in use"
 
 
+async def test_what_would_be_ignored_is_refused(cluster):
+    await cluster.add_agent("n1")
+    await cluster.add_agent("n2")
+    ignored = (
+        "Requested reservation is invalid: Features goes with NodeCnt or CoreCnt;"
+        " nodes that are named are taken as they are"
+    )
+    for fields in ({}, {"nodes": "ALL"}, {"core_counts": [1]}):
+        assert await refused(create(cluster, features="zz", **fields)) == ignored, fields
+    await create(cluster)
+    assert await refused(update(cluster, features="zz")) == ignored
+    assert (await refused(create(cluster, duration_secs=0))).endswith("its duration is zero")
+    assert set(cluster.state.reservations) == {"r"}
+    for text in (",", " ", " , "):
+        assert await refused(cluster.submit(reservation=text)) == "Requested reservation is invalid"
+    job = await cluster.submit(reservation="r", hold=True)
+    change = pb.UpdateJobRequest(targets=[pb.JobTarget(job_id=job)], reservation=",")
+    said = await refused(cluster.stub.UpdateJob(change, metadata=cluster.user()))
+    assert said == "Requested reservation is invalid"
+
+
 async def test_deleting_holds_who_waits(cluster):
     await cluster.add_agent("n1")
     await create(cluster)

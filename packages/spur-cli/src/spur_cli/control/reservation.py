@@ -131,6 +131,14 @@ def _seconds(value: str) -> int:
     return UNLIMITED if limit is None else limit
 
 
+def _lasting(value: str) -> int:
+    """Seconds of a duration, in which 0 is no word for endless, other than in a job's limit."""
+    found = _seconds(value)
+    if found == UNLIMITED and value[:1].isdigit():
+        raise GrammarError(f"Invalid duration: {value} (write a time, such as 1:00:00, or UNLIMITED)")
+    return found
+
+
 def _put(ctx: Context, fields: Fields, key: str, value: str, word: str) -> None:
     """What one word of `create` sets; also the plain values of `update`.
 
@@ -142,7 +150,7 @@ def _put(ctx: Context, fields: Fields, key: str, value: str, word: str) -> None:
 
         fields["start_at" if key == "starttime" else "end_at"] = parse_instant(value, ctx.clock())
     elif key == "duration":
-        fields["duration_secs"] = _seconds(value)
+        fields["duration_secs"] = _lasting(value)
     elif key == "nodecnt":
         # Several counts are for topologies that come in pieces; what matters is their sum.
         fields["node_count"] = sum(_number(item) for item in _split(value))
@@ -216,7 +224,7 @@ def update(ctx: Context, connect: Connect, name: str, words: list[str]) -> int:
             elif key in _LISTS:
                 _change(lists.setdefault(key, pb.ListChange()), fields, key, sign, value)
             elif key == "duration" and (sign or value[:1] in ("+", "-")):
-                amount = _seconds(value.lstrip("+-"))
+                amount = _lasting(value.lstrip("+-"))
                 fields["duration_delta_secs"] = -amount if "-" in (sign, value[:1]) else amount
             elif sign:
                 raise _unknown(word, "Request aborted")

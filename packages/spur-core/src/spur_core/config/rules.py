@@ -166,11 +166,24 @@ def partitions(config: Config) -> Iterator[str]:
             one.alternate == one.name or not any(p.name == one.alternate for p in config.partitions)
         ):
             yield f"{where} alternate = {shown(one.alternate)}: must be another partition"
+        for kind in ("accounts", "qos"):
+            if getattr(one, f"allow_{kind}") and getattr(one, f"deny_{kind}"):
+                yield f"{where} allow_{kind} and deny_{kind} are both set, of which one would do; keep one"
+        if one.grace_time and one.preempt_mode == "suspend":
+            yield (
+                f"{where} grace_time = {one.grace_time}: has no effect"
+                f" with preempt_mode = {shown(one.preempt_mode)}; remove it"
+            )
 
 
 def priorities(config: Config) -> Iterator[str]:
     """Flags that have to wait, and what only a sum of factors looks at."""
     section = config.scheduler
+    for name in section.priority_weight_tres:
+        kind, _, licence = name.partition("/")
+        if kind == "license" and licence not in config.licenses:
+            where = "[scheduler] priority_weight_tres"
+            yield f"{where}: there is no licence {shown(licence)}; list it in [licenses]"
     for flag in section.priority_flags:
         if why := PRIORITY_FLAGS[flag]:
             yield f"[scheduler] priority_flags: {flag} is not supported by this release ({why})"

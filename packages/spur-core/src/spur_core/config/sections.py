@@ -225,7 +225,7 @@ class SchedulerSection:
         0, kinds.whole(0), "jobs of one partition that backfill tries in a pass; 0 = any number", live=True
     )
     bf_min_prio_reserve: int = key(
-        0, kinds.whole(0), "jobs of a lower priority are promised nothing", live=True
+        0, kinds.whole(0, 0xFFFFFFFF), "jobs of a lower priority are promised nothing", live=True
     )
     default_queue_depth: int = key(
         0,

@@ -13,7 +13,7 @@ from spur_core.errors import AccessDenied, NoSuchJob, RequestError, SpurError
 from spur_core.ids import RuntimeId
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld import submit
-from spur_ctld.api import job_update, parse
+from spur_ctld.api import job_update, parse, update_trial
 from spur_ctld.api.jobs_read import named
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.scheduling import trial
@@ -282,7 +282,17 @@ class JobsWrite:
             submit.allowed_to_move(wanted, submit.Submitter(record, admin))
         self._check_priority(request, who)
         make = job_update.operation(request, partitions, self.site.ledger.state, now, who)
-        answers = await _apply_to(request.targets, lambda targets: self._targets(make(targets), who))
+
+        async def act(targets: tuple[ops.Target, ...]) -> "tuple[ops.Refusal | None, ...]":
+            op = make(targets)
+            answers = update_trial.refusals(self.site, op)
+            good = tuple(t for t, answer in zip(targets, answers, strict=True) if answer is None)
+            if good:
+                done = iter(await self._targets(msgspec.structs.replace(op, targets=good), who))
+                answers = tuple(next(done) if answer is None else answer for answer in answers)
+            return answers
+
+        answers = await _apply_to(request.targets, act)
         return pb.UpdateJobResponse(
             results=[_result(m, a) for m, a in zip(request.targets, answers, strict=True)]
         )

@@ -30,6 +30,8 @@ _NAME: Final = frozenset("-_.:@+") | frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 )
 
+NO_CHOICE = "Features goes with NodeCnt or CoreCnt; nodes that are named are taken as they are"
+
 
 class BadReservation(RequestError):
     """The request means nothing."""
@@ -200,6 +202,8 @@ def _with_nodes(one: Reservation, text: str, cores: tuple[int, ...], site: Site)
     if one.partition and one.partition not in site.partitions:
         raise RequestError("Invalid partition name specified")
     _check_features(one.features)
+    if one.features and not _chooses(one, text, cores, state):
+        raise BadReservation(NO_CHOICE)
     if "LICENSE_ONLY" in one.flags:
         if not one.licenses or text or one.node_count or cores:
             raise BadReservation("LICENSE_ONLY keeps licences, and no nodes")
@@ -222,6 +226,15 @@ def _with_nodes(one: Reservation, text: str, cores: tuple[int, ...], site: Site)
     if one.licenses:
         return one
     raise BadReservation("neither nodes nor licences are named")
+
+
+def _chooses(one: Reservation, text: str, cores: tuple[int, ...], state: ClusterState) -> bool:
+    """Whether nodes are chosen for it, rather than taken as they are named."""
+    if "LICENSE_ONLY" in one.flags or text.upper() == "ALL":
+        return False
+    if one.node_count or not text:
+        return bool(one.node_count or cores)
+    return bool(cores) and len(cores) != len(named(text, state))
 
 
 def _all_nodes(one: Reservation, site: Site) -> Reservation:
@@ -412,6 +425,9 @@ def _new_nodes(one: Reservation, request: pb.UpdateReservationRequest, site: Sit
         one = msgspec.structs.replace(one, partition=request.partition)
     if request.HasField("features"):
         _check_features(request.features)
+        counted = one.node_count or one.core_count or request.node_count or request.core_counts
+        if request.features and (request.HasField("nodes") or not counted):
+            raise BadReservation(NO_CHOICE)
         one = msgspec.structs.replace(one, features=request.features)
     if request.HasField("node_count") or request.core_counts:
         counts = {"node_count": request.node_count} if request.HasField("node_count") else {}

@@ -11,7 +11,8 @@ from spur_ctld.site import Site
 from spur_ctld.state import resv_gate
 from spur_ctld.state.ops import Submit
 from spur_ctld.state.pending import request_view
-from spur_sched.api import JobView, NodeView, Placement
+from spur_ctld.state.records import Request
+from spur_sched.api import Infeasible, JobView, NodeView, Placement
 from spur_sched.plan import plan
 
 
@@ -38,15 +39,21 @@ def require_feasible(site: Site, op: Submit) -> None:
     Raises:
         RequestError: Slurm's sentence for it.
     """
-    view = site.builder.fleet()
-    if not any(view.partitions()[name].nodes for name in op.request.partitions):
-        # Partitions whose nodes are yet to register: nobody can say what they will have.
-        return
-    obstacle = site.builder.able().check(job_view(op, site.clock()))
-    if obstacle is not None:
-        error = RequestError(obstacle.text)
-        error.code = obstacle.code
+    found = obstacle(site, op.request, op.priority)
+    if found is not None:
+        error = RequestError(found.text)
+        error.code = found.code
         raise error
+
+
+def obstacle(site: Site, request: Request, priority: int) -> Infeasible | None:
+    """Why no set of existing nodes could ever run the request; None when some could."""
+    partitions = site.builder.fleet().partitions()
+    if not any(name in partitions and partitions[name].nodes for name in request.partitions):
+        # Partitions whose nodes are yet to register: nobody can say what they will have.
+        return None
+    now = site.clock()
+    return site.builder.able().check(request_view(request, 0, priority, now, now))
 
 
 def _place(view: View, job: JobView, now: float) -> Placement | None:

@@ -174,11 +174,11 @@ def update(state: ClusterState, op: Update) -> TargetsResult:
     """Change fields; all of a request's changes happen to a record, or none."""
 
     def decide(job: Job) -> Refusal | Change:
-        changed = _updated(state, op, job)
+        changed = updated(state, op, job)
         return changed if isinstance(changed, Refusal) else put
 
     def put(job: Job) -> None:
-        changed = _updated(state, op, job)
+        changed = updated(state, op, job)
         if isinstance(changed, Refusal):
             return
         state.put_job(changed)
@@ -190,8 +190,8 @@ def update(state: ClusterState, op: Update) -> TargetsResult:
     return TargetsResult(results=tuple(_each(state, target, op.who, decide) for target in op.targets))
 
 
-def _updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
-    """The record with the request's changes, or why not."""
+def updated(state: ClusterState, op: Update, job: Job) -> Job | Refusal:
+    """The record with the request's changes, or why not; nothing is done yet."""
     if job.state in TERMINAL_STATES:
         return Refusal("already_done", "Job has already finished")
     try:
