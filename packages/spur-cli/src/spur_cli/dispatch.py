@@ -63,9 +63,21 @@ def run_in(ctx: Context) -> int:
     except OSError as error:
         ctx.error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         return 1
+    except UnicodeEncodeError as error:
+        return _not_text(ctx, error)
     except Exception as error:
         return _unexpected(ctx, error)
     return code
+
+
+def _not_text(ctx: Context, error: UnicodeEncodeError) -> int:
+    """Bytes that came from somewhere else than an option: a file, the name of a directory."""
+    from spur_cli.printable import is_text, not_text
+
+    if is_text(error.object):
+        return _unexpected(ctx, error)
+    ctx.error(not_text("", error.object))
+    return 1
 
 
 def _unexpected(ctx: Context, error: Exception) -> int:

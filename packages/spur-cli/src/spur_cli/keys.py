@@ -58,7 +58,9 @@ def _token(ctx: Context) -> int:
             Option("user", "u", REQUIRED, "whose token (default: yours)", metavar="NAME"),
             Option("node", "N", REQUIRED, "the node's name", metavar="NAME"),
             Option("ttl", "", REQUIRED, "life: 3600s, 24h, 7d", metavar="TIME"),
-            Option("config", "f", REQUIRED, "configuration file that names the key", metavar="FILE"),
+            Option(
+                "config", "f", REQUIRED, "configuration file that names the key", metavar="FILE", raw=True
+            ),
             Option("admin", "", refuse="*"),
             Option("help", "h", help="print this text and exit"),
         ],

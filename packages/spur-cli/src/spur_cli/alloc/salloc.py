@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop
 from spur_cli.options import submit_table
+from spur_cli.printable import utf8
 from spur_cli.submit import layers
 from spur_cli.submit.request import Builder
 from spur_cli.submit.sbatch import USAGE_CODE, cluster_name, exit_code, with_exit_code
@@ -41,10 +42,10 @@ def _run(ctx: Context) -> int:
     fields = Builder(ctx, values).build()
     command = words.operands or [_shell(ctx)]
     name = BARE_NAME if bare else command[0].rsplit("/", 1)[-1] if words.operands else SHELL_NAME
-    fields["name"] = values.get("job-name") or name
+    fields["name"] = values.get("job-name") or utf8(name)
     fields["alloc_only"] = True
-    fields["command"] = " ".join(words.operands)
-    fields["submit_line"] = " ".join([ctx.name, *ctx.argv])
+    fields["command"] = utf8(" ".join(words.operands))
+    fields["submit_line"] = utf8(" ".join([ctx.name, *ctx.argv]))
     hang_up = _hang_up(ctx, values)
     child = None
     if not bare:

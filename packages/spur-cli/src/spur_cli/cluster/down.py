@@ -26,7 +26,7 @@ def table() -> Table:
     """The options of `spur down`."""
     return Table(
         [
-            Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR"),
+            Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR", raw=True),
             Option("purge", "", help="remove the folder too, history included"),
             Option("help", "h", help="print this text and exit"),
         ]

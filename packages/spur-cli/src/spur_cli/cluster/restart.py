@@ -11,7 +11,7 @@ def table() -> Table:
     """The options of `spur restart`."""
     return Table(
         [
-            Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR"),
+            Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR", raw=True),
             Option("kill", "k", help="SIGKILL instead of SIGTERM"),
             Option("help", "h", help="print this text and exit"),
         ],

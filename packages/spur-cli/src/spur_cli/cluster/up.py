@@ -21,7 +21,7 @@ def table() -> Table:
             Option("controllers", "", REQUIRED, "number of controllers: 1 (default), 3 or 5", metavar="M"),
             Option("cpus", "c", REQUIRED, "CPUs of each node (default: this host's)", metavar="C"),
             Option("gres", "", REQUIRED, "generic resources of each node, such as gpu:2", metavar="SPEC"),
-            Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR"),
+            Option("dir", "d", REQUIRED, "folder of the cluster", metavar="DIR", raw=True),
             Option("help", "h", help="print this text and exit"),
         ]
     )

@@ -4,7 +4,7 @@ import os
 
 from spur_cli.context import Context, Stop
 from spur_cli.control.layout import Style
-from spur_cli.options.engine import OPTIONAL, REQUIRED, Option, Parsed, Table
+from spur_cli.options.engine import OPTIONAL, REQUIRED, NotTextError, Option, Parsed, Table, check_operands
 from spur_cli.options.front import SLURM_VERSION, cluster_option, common, open_options
 from spur_cli.transport import Transport
 from spur_core.errors import ConfigError
@@ -93,6 +93,10 @@ class Session:
             Stop: it cannot be done.
         """
         ctx = self.ctx
+        try:
+            check_operands(words)
+        except NotTextError as problem:
+            raise ctx.stop(problem.text) from None
         keyword = _keyword(words[0])
         if keyword is None:
             if _matches(words[0], LATER):

@@ -7,6 +7,7 @@ still count) or stop at the first operand (sbatch, srun, salloc: the rest belong
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from spur_cli.printable import is_text, not_text
 from spur_core.errors import RequestError
 
 #: Value forms.
@@ -22,9 +23,10 @@ class Option:
     refuse: "" = it acts; "*" = it cannot be used in this release; otherwise a blank-separated list of
         the values that ask for nothing and are therefore accepted ("none 0"), all others being refused.
     idle: why accepting it without an effect is right; "" for options that act.
+    raw: its value may hold any bytes, because no message carries it as text.
     """
 
-    __slots__ = ("env", "form", "help", "idle", "metavar", "name", "refuse", "short")
+    __slots__ = ("env", "form", "help", "idle", "metavar", "name", "raw", "refuse", "short")
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Option:
         env: Sequence[str] = (),
         refuse: str = "",
         idle: str = "",
+        raw: bool = False,
     ) -> None:
         self.name = name
         self.short = short
@@ -46,6 +49,7 @@ class Option:
         self.env = tuple(env)
         self.refuse = refuse
         self.idle = idle
+        self.raw = raw
 
     def refuses(self, value: str | None) -> bool:
         """Whether this release cannot do what the option asks for with `value`."""
@@ -63,6 +67,10 @@ class UsageError(RequestError):
         super().__init__(text)
         #: Whether `Try "X --help" for more information` follows.
         self.hint = hint
+
+
+class NotTextError(UsageError):
+    """A value is not UTF-8, so that no controller can be told of it."""
 
 
 class Table:
@@ -215,7 +223,27 @@ def _cluster(table: Table, letters: str, words: Sequence[str], at: int, out: Par
 def _take(option: Option, value: str | None, out: Parsed) -> None:
     if option.refuses(value):
         raise refusal(option, value)
+    _check_text(option, value)
     out.add(option.name, value)
+
+
+def _check_text(option: Option, value: str | None, source: str = "") -> None:
+    if value and not option.raw and not is_text(value):
+        shown = f"--{option.name}"
+        raise NotTextError(not_text(f"{source} ({shown})" if source else shown, value))
+
+
+def check_operands(words: Iterable[str]) -> None:
+    """Operands that a message carries as text.
+
+    Raises:
+        NotTextError: one is not UTF-8.
+    """
+    for word in words:
+        if not is_text(word):
+            name, equals, value = word.partition("=")
+            named = bool(equals) and name.isascii() and name.isprintable()
+            raise NotTextError(not_text(name, value) if named else not_text("argument", word))
 
 
 def refusal(option: Option, value: str | None, source: str = "") -> UsageError:
@@ -255,6 +283,7 @@ def from_environment(table: Table, env: Mapping[str, str]) -> dict[str, str | No
                 value = None
             if option.refuses(value):
                 raise refusal(option, value, variable)
+            _check_text(option, value, variable)
             found[option.name] = value
             break
     return found

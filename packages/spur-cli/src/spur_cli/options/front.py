@@ -3,10 +3,12 @@
 from spur_cli.context import Context, Stop
 from spur_cli.options.engine import (
     REQUIRED,
+    NotTextError,
     Option,
     Parsed,
     Table,
     UsageError,
+    check_operands,
     from_environment,
     help_text,
     parse,
@@ -58,6 +60,8 @@ def open_options(ctx: Context, table: Table, *, code: int = 1, environment: bool
     """
     try:
         words = parse(table, ctx.argv)
+        if not table.in_order:
+            check_operands(words.operands)
     except UsageError as problem:
         raise usage_stop(ctx, problem, code) from None
     answer_information(ctx, table, words)
@@ -92,6 +96,8 @@ def answer_information(ctx: Context, table: Table, words: Parsed) -> None:
 
 def usage_stop(ctx: Context, problem: UsageError, code: int) -> Stop:
     """The end of a command whose options cannot be parsed."""
+    if isinstance(problem, NotTextError):
+        code = 1
     if problem.hint:
         return Stop(code, f"{ctx.name}: {problem.text}", f'Try "{ctx.name} --help" for more information')
     return ctx.stop(problem.text, code)

@@ -228,6 +228,9 @@ container-remap-root::0:BR accel-bind::1:R bcast::2:R bcast-exclude::1:R compres
 het-group::1:R no-allocate:Z:0:R preserve-env:E:0:R x11::2:RA
 """
 
+#: Values that may hold any bytes: parts of the script and of the environment, and files of this host.
+_RAW = ("wrap", "export", "export-file", "nodefile", "prolog", "epilog")
+_RAW_OF_SRUN = ("output", "error", "input")
 _SYNONYMS = {
     "cluster": "clusters",
     "tasks-per-node": "ntasks-per-node",
@@ -267,6 +270,7 @@ def table(letter: str) -> Table:
                 env=_variables(variables, letter, prefix),
                 refuse=refuse,
                 idle=idle,
+                raw=name in _RAW or (letter == "R" and name in _RAW_OF_SRUN),
             )
         )
     for word in REFUSED.split():

@@ -33,7 +33,12 @@ def table() -> Table:
         [
             Option("chdir", "D", REQUIRED, "work directory, else the step's", metavar="DIR"),
             Option(
-                "env", "e", REQUIRED, "a variable; without a value: as it is here", metavar="NAME[=VALUE]"
+                "env",
+                "e",
+                REQUIRED,
+                "a variable; without a value: as it is here",
+                metavar="NAME[=VALUE]",
+                raw=True,
             ),
             Option("node", "w", REQUIRED, "on this node of the job, else its first", metavar="NODE"),
             Option("pty", "t", help="give the command a terminal"),

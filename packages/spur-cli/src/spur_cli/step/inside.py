@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context
 from spur_cli.options.engine import Parsed
+from spur_cli.printable import utf8
 from spur_cli.step.request import StepBuilder, defaults
 from spur_cli.step.setup import CODE, Setup, with_gpus_per_task
 from spur_cli.submit import layers
@@ -42,13 +43,13 @@ def run_step(ctx: Context, words: Parsed, below: layers.Values, job: str) -> int
     fields.update(
         job_id=int(job),
         request_id=os.urandom(16).hex(),
-        name=values.get("job-name") or command[0].rsplit("/", 1)[-1],
+        name=values.get("job-name") or utf8(command[0].rsplit("/", 1)[-1]),
         argv=[os.fsencode(word) for word in setup.argv],
         label="label" in values,
         shape=with_gpus_per_task(setup.step, values),
         stdin_path=setup.source.path,
         immediate="immediate" in values and not values["immediate"],
-        submit_line=" ".join([ctx.name, *ctx.argv]),
+        submit_line=utf8(" ".join([ctx.name, *ctx.argv])),
     )
     return _launch(setup, values, fields)
 

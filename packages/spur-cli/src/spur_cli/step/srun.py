@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop
 from spur_cli.options import submit_table
+from spur_cli.printable import utf8
 from spur_cli.submit import layers
 from spur_cli.submit.sbatch import USAGE_CODE, cluster_name, exit_code, with_exit_code
 from spur_core.errors import ConfigError
@@ -63,9 +64,9 @@ def _own_job(ctx: Context, values: layers.Values, given: layers.Values, command:
     fields["srun_job"] = True
     fields["step"] = with_gpus_per_task(setup.step, values)
     fields["stdin_path"] = setup.source.path
-    fields["name"] = values.get("job-name") or command[0].rsplit("/", 1)[-1]
-    fields["command"] = " ".join(command)
-    fields["submit_line"] = " ".join([ctx.name, *ctx.argv])
+    fields["name"] = values.get("job-name") or utf8(command[0].rsplit("/", 1)[-1])
+    fields["command"] = utf8(" ".join(command))
+    fields["submit_line"] = utf8(" ".join([ctx.name, *ctx.argv]))
     return _launch(setup, values, fields)
 
 

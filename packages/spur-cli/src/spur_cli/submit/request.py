@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spur_cli.context import Context, Stop
+from spur_cli.printable import is_text, not_text, utf8
 from spur_cli.submit import caller
 from spur_core.errors import GrammarError
 
@@ -204,9 +205,13 @@ class Builder:
         ctx = self.ctx
         folder = self._given("chdir")
         self.fields["work_dir"] = ctx.path(folder) if folder else ctx.cwd
+        if not is_text(self.fields["work_dir"]):
+            raise ctx.stop(
+                not_text("the work directory", self.fields["work_dir"]) + ", or name another with --chdir"
+            )
         self.fields["umask"] = caller.umask()
         self.fields["submit_host"] = caller.host()
-        self.fields["submit_dir"] = ctx.cwd
+        self.fields["submit_dir"] = utf8(ctx.cwd)
         limits = caller.rlimits(ctx, self._given("propagate"), "propagate" in self.values)
         self.fields["rlimits"] = limits
         try:

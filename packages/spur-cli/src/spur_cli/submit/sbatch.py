@@ -6,6 +6,7 @@ from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop
 from spur_cli.options import directives, submit_table
 from spur_cli.options.engine import Table
+from spur_cli.printable import utf8
 from spur_cli.submit import layers
 from spur_cli.submit import script as scripts
 from spur_cli.submit.request import Builder
@@ -48,10 +49,10 @@ def _run(ctx: Context) -> int:
         del values["error"]
     fields = Builder(ctx, values).build()
     fields["script"] = script.body
-    fields["name"] = values.get("job-name") or script.name
+    fields["name"] = values.get("job-name") or utf8(script.name)
     fields["script_args"] = [word.encode("utf-8", "surrogateescape") for word in script.args]
-    fields["command"] = " ".join([script.path, *script.args]) if script.path else ""
-    fields["submit_line"] = " ".join([ctx.name, *ctx.argv])
+    fields["command"] = utf8(" ".join([script.path, *script.args])) if script.path else ""
+    fields["submit_line"] = utf8(" ".join([ctx.name, *ctx.argv]))
     fields["stdout_path"] = values.get("output") or ""
     fields["stderr_path"] = values.get("error") or ""
     fields["stdin_path"] = values.get("input") or ""
