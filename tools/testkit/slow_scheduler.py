@@ -151,12 +151,14 @@ class Slow:
             return 0
         if any(_most(key, free.gres) < 1 for key in job.gres_total):
             return 0
+        if (job.min_cpus or 0) > free.cpus:
+            return 0
         tasks = 0
         while tasks < (job.tasks_per_node or 10**6):
             cpus = (tasks + 1) * job.cpus_per_task
             memory = 0
             if job.memory_per_node_mb is None:
-                memory = cpus * (job.memory_per_cpu_mb or 0)
+                _, memory = amounts(job, view, tasks + 1)
             wanted = Counter(job.gres)
             for key, count in job.gres_per_task.items():
                 wanted[key] += count * (tasks + 1)
@@ -183,7 +185,7 @@ class Slow:
         for view in self.nodes.values():
             if view.name not in part.nodes or view.name in job.exclude or (up and not view.schedulable):
                 continue
-            if (job.tmp_disk_mb or 0) > view.tmp_disk_mb:
+            if (job.tmp_disk_mb or 0) > view.tmp_disk_mb or (job.min_cpus or 0) > view.cpus:
                 continue
             if not empty and not self._allowed(job, view, start, end):
                 continue
@@ -292,12 +294,19 @@ class Slow:
             return "PartitionNodeLimit"
         if not job.nodelist <= part.nodes or not self._could(job, part, up=False):
             return "BadConstraints"
+        mine = [window.nodes for window in self.windows if window.name == job.reservation]
+        if mine and not any(self._could(job, part, up=False, inside=nodes) for nodes in mine):
+            return "Reservation"
         if any(not self.nodes[name].schedulable for name in job.nodelist):
             return "ReqNodeNotAvail"
         return "" if self._could(job, part, up=True) else "NodeDown"
 
-    def _could(self, job: JobView, part: PartitionView, *, up: bool) -> bool:
+    def _could(
+        self, job: JobView, part: PartitionView, *, up: bool, inside: frozenset[str] | None = None
+    ) -> bool:
         offers = self.offers(job, part, self.now, self.now, empty=True, up=up)
+        if inside is not None:
+            offers = {name: tasks for name, tasks in offers.items() if name in inside}
         return any(
             all(
                 len(found) <= count <= sum(_most(key, self.nodes[name].gres) for name in found)
@@ -531,11 +540,12 @@ def limit(job: JobView) -> float:
 
 def amounts(job: JobView, view: NodeView, tasks: int) -> tuple[int, int]:
     """(CPUs, MiB) of so many tasks on a node."""
-    cpus = tasks * job.cpus_per_task
+    cpus = view.cpus if job.exclusive else max(tasks * job.cpus_per_task, job.min_cpus or 0)
+    # Memory for each CPU counts for all that are held.
     memory = cpus * (job.memory_per_cpu_mb or 0)
     if job.memory_per_node_mb is not None:
         memory = job.memory_per_node_mb or view.memory_mb
-    return (view.cpus if job.exclusive else cpus), memory
+    return cpus, memory
 
 
 def layout(job: JobView, room: list[int]) -> list[int]:

@@ -87,8 +87,8 @@ def draw(
         parts: several partitions.
         windows: reservations.
         licenses: licences.
-        wishes: GPUs per task and in all, rows of nodes, as few nodes as will do, scratch space, partitions of
-            whole nodes.
+        wishes: GPUs per task and in all, rows of nodes, as few nodes as will do, scratch space, CPUs of each
+            node, partitions of whole nodes.
     """
     made = SmallCluster()
     made._policy = Policy(backfill=backfill, bf_window=10**9, bf_resolution=1, bf_max_job_test=10**6)
@@ -129,7 +129,7 @@ def draw(
 
 
 def _wishing(pick: Pick, job: JobView) -> JobView:
-    kind = pick(0, 7)
+    kind = pick(0, 8)
     if kind == 0:
         return job._replace(gres={}, gres_per_task={(("gpu", ""), *GPU_KINDS)[pick(0, 2)]: pick(1, 2)})
     if kind == 1 and not job.tasks_given and "*" not in job.constraint:
@@ -140,6 +140,8 @@ def _wishing(pick: Pick, job: JobView) -> JobView:
         return job._replace(use_min_nodes=True)
     if kind == 4:
         return job._replace(tmp_disk_mb=(50, 100)[pick(0, 1)])
+    if kind == 5:
+        return job._replace(min_cpus=pick(2, 4))
     return job
 
 

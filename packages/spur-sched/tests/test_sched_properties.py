@@ -50,7 +50,8 @@ def holds(job, total, free):
     while (
         (tasks + 1) * job.cpus_per_task <= free.cpus
         and tasks < (job.tasks_per_node or 99)
-        and (tasks + 1) * job.cpus_per_task * (job.memory_per_cpu_mb or 0) <= free.memory
+        and (total.cpus if job.exclusive else (tasks + 1) * job.cpus_per_task) * (job.memory_per_cpu_mb or 0)
+        <= free.memory
     ):
         tasks += 1
     return tasks

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spur_sched.api import License, NodeShare, Running, Window
+from spur_sched.api import License, NodeShare, Policy, Running, Window
 from spur_sched.plan import plan
 
 NOW = 1_000_000.0
@@ -192,3 +192,43 @@ def test_nobody_is_where_others_have_a_claim(snap: Any, node: Any, job: Any, dat
     assert all(count <= 4 for count in cpus.values())
     told = {one.job_id for one in result.waiting} | {one.job_id for one in result.placements}
     assert told == set(by_id)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        ({"num_tasks": 4}, True),
+        ({"num_tasks": 5}, False),
+        ({"num_tasks": 2, "cpus_per_task": 2}, True),
+        ({"num_tasks": 1, "cpus_per_task": 3}, False),
+        ({"min_nodes": 3}, False),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 50])
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_more_than_the_reservation_has(
+    snap: Any, node: Any, job: Any, wanted: Any, fits: bool, start: int, backfill: str
+) -> None:
+    """It says so, and nobody waits behind what can never start."""
+    nodes = [node(f"n{at}", cpus=4) for at in (1, 2, 3)]
+    kept = window("cc", start, 600, "n1 n2", cpus=(("n1", 2), ("n2", 2)))
+    jobs = [job(1, time_limit=60, reservation="cc", **wanted), job(2, num_tasks=8, time_limit=40)]
+    found = plan(snap(nodes, jobs, windows=[kept], policy=Policy(backfill=backfill)), NOW)
+    if fits:
+        assert (1 in placed(found)) == (start == 0)
+        return
+    waits = next(item for item in found.waiting if item.job_id == 1)
+    assert (waits.reason, waits.desc) == ("Reservation", "")
+    assert waits.text == "The reservation cc is too small for the job, even with nothing else in it"
+    assert 2 in placed(found)
+    assert not found.expected
+
+
+@pytest.mark.parametrize(("wanted", "fits"), [({"num_tasks": 8}, True), ({"num_tasks": 9}, False)])
+def test_more_than_whole_nodes_of_a_reservation(
+    snap: Any, node: Any, job: Any, wanted: Any, fits: bool
+) -> None:
+    nodes = [node(f"n{at}", cpus=4, running=[(NOW + 50, 1, 0, {})]) for at in (1, 2, 3)]
+    kept = [window("cc", -90, 600, "n1 n2"), window("cc", 700, 900, "n2")]
+    found = plan(snap(nodes, [job(1, time_limit=60, reservation="cc", **wanted)], windows=kept), NOW)
+    assert why(found) == (("Resources", "") if fits else ("Reservation", ""))

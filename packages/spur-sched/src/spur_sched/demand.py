@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spur_sched.api import GresMap, NodeView
-from spur_sched.columns import CPUS, EMPTY, MEMORY, Bools, Columns, Floats, Ints, Vector
+from spur_sched.columns import CPUS, EMPTY, MEMORY, UNSTATED, Columns, Floats, Ints, Vector
 from spur_sched.need import MANY, GresNeed, Need, cores_of, pick_gres
 
 __all__ = ["Demand", "Floats", "Part"]
@@ -43,6 +43,10 @@ class Demand:
         self.possible = True
         self.exclusive = need.exclusive
         self.whole_memory = need.memory_per_node_mb == 0
+        #: MiB for each CPU that is held and may be used.
+        self.memory_per_cpu = 0
+        if need.memory_per_node_mb is None and not need.memory_per_gpu_mb:
+            self.memory_per_cpu = need.memory_per_cpu_mb or 0
         #: Rows of the job's total (`--gpus`), and how many of each.
         self.total = self._rows(need.gres_total)
         gpus, gpus_each = _gpus(need.gres), _gpus(need.gres_per_task)
@@ -51,13 +55,13 @@ class Demand:
         if need.cpus_per_gpu:
             cpus_each = max(cpus_each, need.cpus_per_gpu * gpus_each)
             cpus_fixed = need.cpus_per_gpu * (gpus or (1 if self.total else 0))
-        cpus_asked = cpus_fixed
+        cpus_used = cpus_fixed
         cpus_fixed = max(cpus_fixed, need.min_cpus or 0)
-        memory_fixed = need.memory_per_node_mb or 0
-        memory_each = 0
-        if need.memory_per_node_mb is None and need.memory_per_cpu_mb:
-            memory_each = need.memory_per_cpu_mb * cpus_each
-            memory_fixed = need.memory_per_cpu_mb * cpus_asked
+        if not need.threads_per_core:
+            cpus_used = cpus_fixed
+        # With whole nodes or idle threads it may be more: see `from_nodes` and `cap`.
+        memory_fixed = (need.memory_per_node_mb or 0) + self.memory_per_cpu * cpus_used
+        memory_each = self.memory_per_cpu * cpus_each
         if need.memory_per_gpu_mb:
             memory_fixed = need.memory_per_gpu_mb * (gpus or (1 if self.total else 0))
             memory_each = need.memory_per_gpu_mb * gpus_each
@@ -83,6 +87,15 @@ class Demand:
             or need.ntasks_per_core
         )
         self.least = tuple((part.row, max(part.fixed, part.each)) for part in parts)
+        #: MiB that each column must have free, where it depends on the node; None = it does not.
+        self.from_nodes: Ints | None = None
+        if self.whole_memory:
+            total = columns.total[MEMORY]
+            self.from_nodes = np.where(total == UNSTATED, 0, total)
+        elif self.exclusive and self.memory_per_cpu:
+            views = columns.views
+            makes = [self._for_cpus(views[at], views[at].cpus) for at in columns.makes]
+            self.from_nodes = np.array(makes, dtype=np.int64)[columns.make_at]
 
     def _rows(self, wanted: GresNeed) -> dict[int, int]:
         """Numbers by row; requests without a type bind the sum of their name, typed ones included."""
@@ -115,14 +128,10 @@ class Demand:
         assert good is not None
         if self.exclusive:
             good &= row(EMPTY) >= 0
-        if self.whole_memory:
-            good &= self.memory_there(where, row(MEMORY))
+        if self.from_nodes is not None:
+            good &= row(MEMORY) >= self.from_nodes[where]
         found: Ints = good.nonzero()[0]
         return found
-
-    def memory_there(self, where: Ints, free: Ints) -> Bools:
-        """Where all of a node's memory is free."""
-        return np.asarray((free >= self.columns.total[MEMORY][where]) | self._unstated(where))
 
     @property
     def uneven(self) -> bool:
@@ -132,11 +141,6 @@ class Demand:
             need.ntasks_per_socket or need.ntasks_per_core or need.ntasks_per_gpu or need.threads_per_core
         )
 
-    def _unstated(self, where: Ints) -> object:
-        if not self.columns.unstated:
-            return False
-        return np.array([self.columns.views[at].memory_mb == 0 for at in where.tolist()], dtype=np.bool_)
-
     def tasks(self, where: Ints, row: Row) -> Ints:
         """How many tasks each node holds, where each holds at least one."""
         need = self.need
@@ -144,20 +148,21 @@ class Demand:
         for part in self.parts:
             if part.each:
                 np.minimum(found, row(part.row) // part.each, out=found)
-        if need.ntasks_per_socket or need.ntasks_per_core or need.ntasks_per_gpu or need.threads_per_core:
+        if self.uneven:
             views = self.columns.views
-            free = row(CPUS).tolist()
-            caps = [self.cap(views[at], have) for at, have in zip(where.tolist(), free, strict=True)]
+            free = zip(where.tolist(), row(CPUS).tolist(), row(MEMORY).tolist(), strict=True)
+            caps = [self.cap(views[at], cpus, memory) for at, cpus, memory in free]
             np.minimum(found, np.array(caps, dtype=np.int64), out=found)
         return found
 
     # -- one node
 
-    def cap(self, view: NodeView, free: int) -> int:
+    def cap(self, view: NodeView, free: int, memory: int) -> int:
         """Most tasks that the make of the node allows.
 
         Args:
             free: CPUs that are to be had.
+            memory: MiB that are to be had.
         """
         need = self.need
         most = need.tasks_per_node
@@ -172,6 +177,14 @@ class Demand:
             most = min(most, need.ntasks_per_core * cores_of(view))
         if need.ntasks_per_gpu and _gpus(need.gres):
             most = min(most, need.ntasks_per_gpu * _gpus(need.gres))
+        if self.memory_per_cpu and not self.exclusive and (need.threads_per_core or need.ntasks_per_core):
+            most = min(most, free // need.cpus_per_task)
+            gpus = _gpus(need.gres)
+            while most > 0:
+                each = most * _gpus(need.gres_per_task)
+                if self._for_cpus(view, self._held(view, most, gpus + each)) <= memory:
+                    break
+                most -= 1
         return most
 
     def holds(self, at: int, room: Sequence[int]) -> int:
@@ -179,7 +192,7 @@ class Demand:
         view = self.columns.views[at]
         if not self.possible or (self.exclusive and room[EMPTY] < 0):
             return 0
-        if self.whole_memory and view.memory_mb and room[MEMORY] < view.memory_mb:
+        if self.from_nodes is not None and room[MEMORY] < self.from_nodes[at]:
             return 0
         most = MANY
         for row, fixed, each in self.parts:
@@ -191,8 +204,8 @@ class Demand:
                 if most <= 0:
                     return 0
         need = self.need
-        if need.ntasks_per_socket or need.ntasks_per_core or need.ntasks_per_gpu or need.threads_per_core:
-            return max(0, min(most, self.cap(view, room[CPUS])))
+        if self.uneven:
+            return max(0, min(most, self.cap(view, room[CPUS], room[MEMORY])))
         return min(most, need.tasks_per_node)
 
     def take(
@@ -206,9 +219,7 @@ class Demand:
         need, view = self.need, self.columns.views[at]
         if self.simple:
             cpus = tasks * need.cpus_per_task
-            memory = need.memory_per_node_mb
-            if memory is None:
-                memory = (need.memory_per_cpu_mb or 0) * cpus
+            memory = (need.memory_per_node_mb or 0) + self.memory_per_cpu * cpus
             return cpus, memory or (view.memory_mb if self.whole_memory else 0), {}
         have = self.columns.gres(room)
         wanted = (
@@ -219,18 +230,28 @@ class Demand:
         gres = have if self.exclusive else pick_gres(wanted, have)
         assert gres is not None
         gpus = _gpus(wanted)
-        cpus = tasks * need.cpus_per_task
-        if need.cpus_per_gpu:
-            cpus = max(cpus, need.cpus_per_gpu * gpus)
-        memory = 0
+        cpus = self._held(view, tasks, gpus)
+        memory = self._for_cpus(view, cpus)
         if need.memory_per_gpu_mb:
             memory = need.memory_per_gpu_mb * gpus
         elif need.memory_per_node_mb is not None:
             memory = need.memory_per_node_mb or view.memory_mb
-        elif need.memory_per_cpu_mb:
-            memory = need.memory_per_cpu_mb * cpus
-        cpus = view.cpus if self.exclusive else max(self._with_idle(view, cpus, tasks), need.min_cpus or 0)
         return cpus, memory, {key: count for key, count in gres.items() if count > 0}
+
+    def _held(self, view: NodeView, tasks: int, gpus: int) -> int:
+        """CPUs that so many tasks with so many GPUs hold."""
+        need = self.need
+        if self.exclusive:
+            return view.cpus
+        cpus = max(tasks * need.cpus_per_task, (need.cpus_per_gpu or 0) * gpus)
+        return max(self._with_idle(view, cpus, tasks), need.min_cpus or 0)
+
+    def _for_cpus(self, view: NodeView, held: int) -> int:
+        """MiB of a job that holds so many CPUs, for those of their threads that it may use."""
+        used, threads = self.need.threads_per_core, view.threads_per_core
+        if used and used < threads:
+            held = min(held, -(-held // threads) * used)
+        return self.memory_per_cpu * held
 
     def _with_idle(self, view: NodeView, cpus: int, tasks: int) -> int:
         """CPUs with the threads that stay idle on cores of which not all may be used."""

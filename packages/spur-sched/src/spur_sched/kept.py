@@ -95,6 +95,21 @@ class Kept:
             until[at] = shade.free_until(names[at], now, reservation)
         return Closed(until, away, opened, self._parts)
 
+    def inside(self, reservation: str) -> list[dict[int, int]] | None:
+        """Of each occurrence of the reservation its columns, with the CPUs that its jobs have there; None if
+        nobody knows one yet, or its jobs may be elsewhere too."""
+        windows = self.shade.of(reservation)
+        if not windows or any(window.flex or not window.nodes for window in windows):
+            return None
+        columns, found = self._columns, []
+        for window in windows:
+            some = None if window.cpus is None else dict(window.cpus)
+            places = [(columns.at[name], name) for name in window.nodes if name in columns.at]
+            found.append(
+                {at: columns.views[at].cpus if some is None else some.get(name, 0) for at, name in places}
+            )
+        return found
+
     def leaves(self, reservation: str, named: Bools, end: float) -> int:
         """How many of these columns a run from now to `end` may use."""
         until = self.of(reservation).until

@@ -23,6 +23,7 @@ from spur_sched.shape import Shape
 from spur_sched.spread import Count
 
 _UNKNOWN: Final = Why("")
+TOO_SMALL: Final = "The reservation {} is too small for the job, even with nothing else in it"
 
 
 class Kind(NamedTuple):
@@ -116,6 +117,13 @@ class Kinds:
             return Why(reasons.BAD_CONSTRAINTS)
         if not any(shape.could(pool, tree, up_only=False) for tree, pool in ground.pools(wanted)):
             return Why(reasons.BAD_CONSTRAINTS)
+        within = ground.kept.inside(wanted.reservation) if wanted.reservation else None
+        if within is not None and not any(
+            shape.could(pool, tree, up_only=False, within=one)
+            for one in within
+            for tree, pool in ground.pools(wanted)
+        ):
+            return Why(reasons.RESERVATION, text=TOO_SMALL.format(wanted.reservation))
         views = ground.columns.views
         away = [views[at].name for at in sorted(shape.required) if not views[at].schedulable]
         if away:

@@ -534,6 +534,8 @@ def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
         count.each,
         -count.max_nodes,
         -need.tasks_per_node,
+        # What it comes to depends on more than the tasks.
+        demand.memory_per_cpu if demand.exclusive or demand.uneven else 0,
         shape.secs,
         *(part.fixed for part in demand.parts),
         *(part.each for part in demand.parts),

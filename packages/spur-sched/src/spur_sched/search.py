@@ -122,8 +122,8 @@ def _candidates(
     good = rows.room[bounds[0][0], :size] >= bounds[0][1]
     for row, bound in bounds[1:]:
         good &= rows.room[row, :size] >= bound
-    if demand.whole_memory:
-        good &= demand.memory_there(rows.where[:size], rows.room[MEMORY, :size])
+    if demand.from_nodes is not None:
+        good &= rows.room[MEMORY, :size] >= demand.from_nodes[rows.where[:size]]
     ends = _next_short(good)
     # With fewer tasks than this on every node they could not hold them all.
     level = max(1, ask.each)

@@ -5,7 +5,7 @@ for at least as much (`Failures`); and a shape that goes to one node at a time n
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -113,8 +113,14 @@ class Shape:
 
     # -- whether it could ever run
 
-    def could(self, pool: Pool, tree: features.Node, *, up_only: bool) -> bool:
-        """Whether the pool's nodes, all empty, would do; with `up_only` only those in service."""
+    def could(
+        self, pool: Pool, tree: features.Node, *, up_only: bool, within: Mapping[int, int] | None = None
+    ) -> bool:
+        """Whether the pool's nodes, all empty, would do; with `up_only` only those in service.
+
+        Args:
+            within: the only columns, and how many CPUs of each.
+        """
         ground, count = self.ground, self.counts
         if any(number < count.min_nodes for number in self.demand.total.values()):
             # At least one on each node.
@@ -123,23 +129,27 @@ class Shape:
             not ground.columns.views[at].known for at in ground.columns.makes
         ):
             return False
-        if not self.picky and not len(self._excluded) and not (self.networked and ground.apart):
+        plain = not self.picky and not len(self._excluded) and not (self.networked and ground.apart)
+        if plain and within is None:
             return ground.enough(pool, self.demand.need, count, up_only=up_only)
         columns = ground.columns
         named = self._allowed(pool.named)
         if up_only:
             named = named & columns.schedulable
+        if within is not None:
+            named = named & ground.only(within)
         holds = np.array(ground.holds_empty(self.demand.need), dtype=np.int64)
         holds[holds < 0] = count.num_tasks
         nodes = named.nonzero()[0]
         tasks = holds[columns.make_at[nodes]]
         able = tasks >= max(1, count.each)
         nodes, tasks = nodes[able], tasks[able]
-        if self.wanted.most_cpus is not None:
+        if self.wanted.most_cpus is not None or within is not None:
+            most = {} if within is None else within
             rooms = columns.total[:, nodes].T.tolist()
             tasks = np.array(
                 [
-                    min(held, self.demand.holds(at, capped(self.wanted, room)))
+                    min(held, self.demand.holds(at, capped(self.wanted, room, most.get(at))))
                     if columns.views[at].known
                     else held
                     for at, held, room in zip(nodes.tolist(), tasks.tolist(), rooms, strict=True)

@@ -100,8 +100,7 @@ class Sharing:
         return found
 
 
-def capped(wanted: Class, total: list[int]) -> list[int]:
-    """An empty node's resources as far as the partition's jobs may use them."""
-    if wanted.most_cpus is None:
-        return total
-    return [min(total[CPUS], wanted.most_cpus), *total[CPUS + 1 :]]
+def capped(wanted: Class, total: list[int], most: int | None = None) -> list[int]:
+    """An empty node's resources as far as the partition's jobs may use them, `most` CPUs at best."""
+    bounds = [bound for bound in (wanted.most_cpus, most) if bound is not None]
+    return [min(total[CPUS], *bounds), *total[CPUS + 1 :]] if bounds else total

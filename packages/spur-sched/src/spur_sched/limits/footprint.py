@@ -39,7 +39,9 @@ def asked(job: JobView) -> Footprint:
         own_memory = job.memory_per_node_mb
         memory = own_memory * count
     elif job.memory_per_cpu_mb is not None:
-        own_memory, memory = job.memory_per_cpu_mb * own_cpus, job.memory_per_cpu_mb * cpus
+        # Threads that stay idle do not count.
+        used = fullest * max(1, job.cpus_per_task) if job.threads_per_core else own_cpus
+        own_memory, memory = job.memory_per_cpu_mb * used, job.memory_per_cpu_mb * cpus
     elif job.memory_per_gpu_mb is not None:
         memory = job.memory_per_gpu_mb * gpus
     tres = {"cpu": float(cpus), "mem": float(memory), "node": float(count), "billing": float(cpus)}

@@ -36,6 +36,10 @@ class Shade:
     def __bool__(self) -> bool:
         return bool(self._own)
 
+    def of(self, reservation: str) -> Sequence[Window]:
+        """The occurrences of one reservation."""
+        return self._own.get(reservation, ())
+
     def closed(self, node: str, reservation: str = "") -> tuple[Span, ...]:
         """When the node is closed to jobs of that reservation, in order, apart from each other."""
         key = (node, reservation)
