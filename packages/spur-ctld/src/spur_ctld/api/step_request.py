@@ -6,12 +6,14 @@ What can be refused at once is refused with Slurm's sentence; what only has to w
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from spur_core.errors import RequestError
 from spur_core.grammar import gres, hostlist
 from spur_ctld import bounds
 from spur_ctld.dispatch.launch_spec import StepInputs
 from spur_ctld.state import distribution
-from spur_ctld.state.records import UNLIMITED, Gres, StepAsk
+from spur_ctld.state.records import UNLIMITED, Gres, Request, StepAsk
 from spur_ctld.submit import environment, step_shape
 from spur_proto import controller_pb2 as pb
 
@@ -29,11 +31,12 @@ class Wanted(NamedTuple):
     time_limit: int | None
 
 
-def resolve(request: pb.CreateJobStepRequest, address: str) -> Wanted:
+def resolve(request: pb.CreateJobStepRequest, address: str, job: Request | None = None) -> Wanted:
     """What `request` asks for.
 
     Args:
         address: the caller's host as the controller sees it.
+        job: what its job asked for, if there is such a job.
 
     Raises:
         RequestError: it cannot be; names the field.
@@ -63,11 +66,23 @@ def resolve(request: pb.CreateJobStepRequest, address: str) -> Wanted:
     )
     limit = request.time_limit_secs if request.HasField("time_limit_secs") else None
     return Wanted(
-        ask=ask_of(request),
+        ask=_as_its_job(ask_of(request), job),
         inputs=inputs,
         name=request.name or "srun",
         time_limit=None if limit in (0, UNLIMITED) else limit,
     )
+
+
+def _as_its_job(ask: StepAsk, job: Request | None) -> StepAsk:
+    """Memory for each CPU, as the job has it, is all of the job's for a step with all of its CPUs.
+
+    Threads that the job leaves idle are held, and come without memory.
+    """
+    if job is None or not job.threads_per_core or ask.exact or ask.cpus_per_task is not None:
+        return ask
+    if ask.memory_per_cpu_mb != job.memory_per_cpu_mb:
+        return ask
+    return msgspec.structs.replace(ask, memory_per_cpu_mb=None)
 
 
 def ask_of(request: pb.CreateJobStepRequest) -> StepAsk:

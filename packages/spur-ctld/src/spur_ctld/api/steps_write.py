@@ -63,7 +63,9 @@ class StepsWrite:
 
     async def CreateJobStep(self, request: pb.CreateJobStepRequest, context: Any) -> pb.CreateJobStepResponse:
         who = await self.site.who()
-        wanted = step_request.resolve(request, peer_host(PEER.get()))
+        job = self.site.ledger.state.jobs.get(request.job_id)
+        asked = None if job is None else job.request
+        wanted = step_request.resolve(request, peer_host(PEER.get()), asked)
         # Another user's request id must neither collide nor reveal an answer.
         given = self.site.request_id(request.request_id)
         key = f"step:{who.uid}:{request.job_id}:{given}" if given else ""
