@@ -419,10 +419,12 @@ class Slow:
         given: tuple[str, ...],
         when: tuple[float, float],
     ) -> list[str]:
-        """The nodes, in order of preference."""
+        """The nodes, in order of preference; those of a row as they stand in it."""
         for name in given:
             _claim(name in offers, f"{who}: {name} cannot take it")
         chosen = [name for name in offers if name in given]
+        if job.contiguous:
+            chosen.sort(key=natural_key)
         sizes = {}
         for found in self.sets(job, part, offers):
             if not self._has_total(job, found, *when):
