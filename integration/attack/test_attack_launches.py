@@ -122,7 +122,8 @@ def test_a_statement_used_again(target: Any, helpers: Any, shot: Shot, tmp_path:
         assert answer.code == "OK", answer
         started.add(answer.message.started_at)
     helpers.until(
-        lambda: f"step={RID}" in target.logs() and "verdict" in target.logs(), "the end is reported"
+        lambda: any(f"step={RID}" in line and "verdict" in line for line in target.logs().splitlines()),
+        "the end is reported",
     )
     shot.fire()
     assert len(started) == 1
