@@ -14,19 +14,6 @@ NOTHING: Final[GresMap] = {}
 NO_QOS: Final[dict[str, frozenset[str]]] = {}
 
 
-class Device(NamedTuple):
-    """One device of a node that can be told from its like (a GPU)."""
-
-    name: str
-    #: "" when the node does not say.
-    type: str
-    number: int
-    #: Devices of one group reach each other by their own links (NVLink, XGMI); -1 = by none.
-    group: int = -1
-    #: CPU ids nearest to it; empty = all alike.
-    cores: tuple[int, ...] = ()
-
-
 class Running(NamedTuple):
     """An active attempt, for preemption, licences and group limits.
 
@@ -101,7 +88,6 @@ class Policy(NamedTuple):
     bf_max_job_test: int = 1000
     bf_max_job_user: int = 0
     bf_max_job_part: int = 0
-    bf_continue: bool = True
     bf_min_prio_reserve: int = 0
     default_queue_depth: int = 0
     #: "none", "partition_prio" or "qos".
@@ -150,12 +136,6 @@ class NodeView(NamedTuple):
     #: 0 = whatever `cpus` makes of it.
     cores_per_socket: int = 0
     threads_per_core: int = 1
-    #: Devices with an index; `gres` counts them too.
-    devices: tuple[Device, ...] = ()
-    #: Bit i: CPU i is held.
-    used_cpu_mask: int = 0
-    #: ("gpu", index) of the devices held.
-    used_devices: frozenset[tuple[str, int]] = frozenset()
     tmp_disk_mb: int = 0
     #: The only user whose jobs may come here while his run (ExclusiveUser); None = anybody's.
     owner: int | None = None
@@ -334,10 +314,6 @@ class NodeShare(NamedTuple):
     memory_mb: int
     gres: GresMap
     ranks: tuple[int, ...]
-    #: Bit i: CPU i; 0 = the agent chooses (nodes that told no CPU ids).
-    cpu_mask: int = 0
-    #: ("gpu", index) of each device given.
-    devices: tuple[tuple[str, int], ...] = ()
 
 
 class Placement(NamedTuple):

@@ -95,7 +95,7 @@ def freed(victim: Running) -> tuple[NodeShare, ...]:
     if victim.ending_since is not None or (victim.preempt_mode != "suspend" and not victim.lent):
         return victim.shares
     none: GresMap = {}
-    return tuple(share._replace(memory_mb=0, gres=none, devices=()) for share in victim.shares)
+    return tuple(share._replace(memory_mb=0, gres=none) for share in victim.shares)
 
 
 def coming(running: Iterable[Running], now: float) -> list[Running]:

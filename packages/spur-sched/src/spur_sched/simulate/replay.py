@@ -242,19 +242,13 @@ class _Replay:
         """Make the node's view again from what runs on it."""
         held = list(self.on_node[at].values())
         used: GresMap = {}
-        mask = 0
-        devices: set[tuple[str, int]] = set()
         for _, share in held:
             for key, count in share.gres.items():
                 used[key] = used.get(key, 0) + count
-            mask |= share.cpu_mask
-            devices.update(share.devices)
         self.views[at] = self.views[at]._replace(
             used_cpus=sum(share.cpus for _, share in held),
             used_memory_mb=sum(share.memory_mb for _, share in held),
             used_gres=used,
             running=tuple((until, share.cpus, share.memory_mb, share.gres) for until, share in held),
             jobs=len(held),
-            used_cpu_mask=mask,
-            used_devices=frozenset(devices),
         )
