@@ -155,7 +155,7 @@ class Keeper:
         groups = session.cgroup or leftovers.groups_of(self._root, session.rid)
         try:
             gone = await asyncio.to_thread(
-                leftovers.kill_step, session.rid, groups, session.stepd, self._boot_id
+                leftovers.kill_step, session.paths, session.rid, groups, session.stepd, self._boot_id
             )
         except OSError as error:
             log.error("kill_failed step=%s error=%s", session.rid, value(error))

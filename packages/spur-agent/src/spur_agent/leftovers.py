@@ -18,7 +18,9 @@ from spur_core.ids import RuntimeId
 from spur_core.linux import cgroup, pidfd, procfs
 from spur_core.linux.cgroup_layout import Root
 from spur_proto_lite import paths
-from spur_proto_lite.paths import StatePaths
+from spur_proto_lite.descriptor import Descriptor
+from spur_proto_lite.errors import BadDocument
+from spur_proto_lite.paths import SessionPaths, StatePaths
 
 log = logging.getLogger(__name__)
 
@@ -47,13 +49,21 @@ def groups_left(groups: tuple[str, ...]) -> bool:
     return any(os.path.isdir(path) for path in (*groups, *cgroup.job_dirs(groups)))  # noqa: PTH112
 
 
-def kill_step(rid: RuntimeId, groups: tuple[str, ...], stepd: procfs.Identity | None, this_boot: str) -> bool:
+def kill_step(
+    session: SessionPaths,
+    rid: RuntimeId,
+    groups: tuple[str, ...],
+    stepd: procfs.Identity | None,
+    this_boot: str,
+) -> bool:
     """Kill everything of a step whose supervisor is dead; True when certainly nothing is left.
 
-    Through its groups.  Without groups: the processes of the dead supervisor's session, whose number the
-    kernel gives to nobody else while one of them lives, as far as they are this job's.
+    Through its groups.  Without groups: the processes of the dead supervisor's session and of the one that a
+    task with a terminal leads.  The kernel gives the number of a session to nobody else while one of its
+    processes lives; of those found, the ones that carry this job's mark are killed.
 
     Args:
+        session: its files; the descriptor tells who its first task was.
         stepd: the dead supervisor, None when nobody knows who it was.
     """
     if groups:
@@ -63,10 +73,11 @@ def kill_step(rid: RuntimeId, groups: tuple[str, ...], stepd: procfs.Identity | 
         if left:
             log.warning("groups_left step=%s first=%s", rid, value(left[0]))
         return empty
-    if stepd is None or stepd.boot_id != this_boot:
-        return True
+    leaders = [
+        who for who in (stepd, _first_task(session, rid)) if who is not None and who.boot_id == this_boot
+    ]
     deadline = time.monotonic() + EMPTY_SECS
-    while members := _session_members(stepd.pid, rid):
+    while members := {pid for who in leaders for pid in _session_members(who, rid)}:
         if time.monotonic() > deadline:
             return False
         for pid in members:
@@ -77,11 +88,22 @@ def kill_step(rid: RuntimeId, groups: tuple[str, ...], stepd: procfs.Identity | 
     return True
 
 
-def _session_members(stepd: int, rid: RuntimeId) -> list[int]:
-    if procfs.start_ticks(stepd) is not None:
+def _session_members(leader: procfs.Identity, rid: RuntimeId) -> list[int]:
+    if procfs.start_ticks(leader.pid) not in (None, leader.start_ticks):
         return []  # the number has a new owner, so no process of the old session can be left
     mark = f"SPUR_JOB_ID={rid.job_id}".encode()
-    return [pid for pid in procfs.in_session(stepd) if mark in _environment(pid)]
+    return [pid for pid in procfs.in_session(leader.pid) if mark in _environment(pid)]
+
+
+def _first_task(session: SessionPaths, rid: RuntimeId) -> procfs.Identity | None:
+    """The step's first task on this node as its descriptor has it; None: it names none, or is unreadable."""
+    try:
+        found = Descriptor.decode(Path(session.descriptor).read_bytes(), rid)
+    except (BadDocument, OSError):
+        return None
+    if found.task_pid is None or found.task_start_ticks is None:
+        return None
+    return procfs.Identity(found.task_pid, found.task_start_ticks, found.boot_id)
 
 
 def _environment(pid: int) -> list[bytes]:
