@@ -242,8 +242,11 @@ class Agent:
     async def kill(self, number: int = signal.SIGKILL) -> int:
         """Send a signal and wait for the end; the exit status."""
         assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
-            self._process.send_signal(number)
+        # It may have ended by itself.  Not by `send_signal`, which polls, and so takes the exit status away
+        # from asyncio's own wait.
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
         async with asyncio.timeout(PATIENCE):
             status = await self._process.wait()
         self._process = None
