@@ -2,6 +2,7 @@
 
 pytest_plugins = (
     "testkit.properties",
+    "testkit.failures",
     "testkit.skips",
     "testkit.leaks",
     "testkit.postgres",

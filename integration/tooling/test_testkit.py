@@ -20,7 +20,7 @@ def inner(tmp_path):
     def run(source: str, *, ci: bool) -> subprocess.CompletedProcess[str]:
         (tmp_path / "test_inner.py").write_text(source)
         (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    root: needs root\n")
-        env = {k: v for k, v in os.environ.items() if k not in ("SPUR_TEST_SESSION", "CI")}
+        env = {k: v for k, v in os.environ.items() if k not in ("SPUR_TEST_SESSION", "CI", "SPUR_FAILED_TO")}
         env["SPUR_TEST_PATIENCE"] = "0.3"
         env |= {"PYTHONPATH": str(TOOLS), "CI": "true"} if ci else {"PYTHONPATH": str(TOOLS)}
         plugins = [word for name in ("skips", "leaks") for word in ("-p", f"testkit.{name}")]
