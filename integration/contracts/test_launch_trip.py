@@ -45,7 +45,7 @@ def wire() -> agent_pb2.LaunchSpec:
         rlimits=["NOFILE=10:20"],
         nodes=["n1", "n2"],
         node_index=1,
-        slice=common_pb2.NodeSlice(node="n2", cpus=3, memory_mb=50, ranks=[4, 5]),
+        slice=common_pb2.NodeSlice(node="n2", cpus=3, memory_mb=50, ranks=[4, 5], layer=2),
         total_tasks=6,
         cpus_per_task=1,
         tasks_per_node=2,
@@ -153,6 +153,8 @@ SURVIVES: dict[str, Check | tuple[str, Check]] = {
         (s.cpus, s.memory_mb) == (2, 50)
         and [(t.rank, t.local_rank) for t in s.tasks] == [(4, 0), (5, 1)]
         and s.tasks[1].env["LOCAL_RANK"] == "1"
+        # The layer of shared CPUs is the agent's to know.
+        and CLAIM.grant.layer == 2
     ),
     "total_tasks": of("alone", env("NTASKS", "6")),
     "cpus_per_task": env("CPUS_PER_TASK", "1"),
@@ -212,7 +214,7 @@ SURVIVES: dict[str, Check | tuple[str, Check]] = {
 }
 
 #: What the agent itself remembers of the step.
-CLAIM = claim.make("digest", Grant((2, 3), 50), wire(), epilog=True)
+CLAIM = claim.make("digest", Grant((2, 3), 50, layer=2), wire(), epilog=True)
 #: Changes of the message for other kinds of steps; "alone" is a stand-alone srun's step.
 KINDS: dict[str, dict[str, Any]] = {
     "step": {"hold": False},

@@ -21,16 +21,25 @@ from typing import NamedTuple
 from spur_core.grammar import features
 from spur_core.grammar.hostlist import natural_key
 from spur_sched.api import JobView, NodeShare, NodeView, PartitionView, Placement, Plan, Snapshot
+from testkit.slow_amounts import (
+    Wrong,
+    amounts,
+    claim,
+    gres_fit,
+    gres_pick,
+    layout,
+    limit,
+    most_of,
+    seen_in,
+    ways,
+)
 
-INFINITE = 0xFFFFFFFF
+__all__ = ["Slow", "Wrong"]
+
 #: Work past its end is gone so soon.
 OVERDUE = 1.0
 #: When work without a limit ends, after everything else; what it is promised to is there from then on.
 FOREVER = 2.0**60
-
-
-class Wrong(AssertionError):
-    """The plan breaks a rule; the text says which and of whom."""
 
 
 class Block(NamedTuple):
@@ -47,6 +56,8 @@ class Block(NamedTuple):
     memory: int
     gres: dict[tuple[str, str], int]
     jobs: int = 1
+    #: (partition, which) of the layer of shared CPUs that these are of; None = of none.
+    layer: tuple[str, int] | None = None
 
 
 class Free(NamedTuple):
@@ -80,9 +91,11 @@ class Slow:
         #: In order of preference.
         self.nodes = {view.name: view for view in sorted(snapshot.nodes(), key=lambda view: -view.weight)}
         self.blocks = [
-            Block(view.name, -math.inf, self._end(end), cpus, memory, gres)
+            Block(view.name, -math.inf, self._end(end), cpus, memory, gres, layer=layer)
             for view in self.nodes.values()
-            for end, cpus, memory, gres in view.running
+            for (end, cpus, memory, gres), layer in zip(
+                view.running, view.layers or [None] * len(view.running), strict=True
+            )
         ]
         self.holds = [
             Hold(name, count, -math.inf, self._end(one.end))
@@ -102,8 +115,12 @@ class Slow:
 
     # -- what is free
 
-    def free(self, view: NodeView, start: float, end: float) -> Free:
-        """The least of everything from `start` until `end`."""
+    def free(self, view: NodeView, start: float, end: float, part: PartitionView | None = None) -> Free:
+        """The least of everything from `start` until `end`.
+
+        Args:
+            part: a layer of shared CPUs; None = CPUs that nobody shares.
+        """
         mine = [block for block in self.blocks if block.node == view.name]
         instants = {start} | {block.start for block in mine if start < block.start < end}
         least = Free(view.cpus, view.memory_mb or math.inf, dict(view.gres), 0)
@@ -114,7 +131,7 @@ class Slow:
                 for key, count in view.gres.items()
             }
             least = Free(
-                min(least.cpus, view.cpus - sum(block.cpus for block in there)),
+                min(least.cpus, _cpus_free(view, there, part)),
                 min(least.memory, (view.memory_mb or math.inf) - sum(block.memory for block in there)),
                 gres,
                 max(least.jobs, sum(block.jobs for block in there)),
@@ -149,7 +166,7 @@ class Slow:
             return 0
         if job.memory_per_node_mb is not None and (job.memory_per_node_mb or view.memory_mb) > free.memory:
             return 0
-        if any(_most(key, free.gres) < 1 for key in job.gres_total):
+        if any(most_of(key, free.gres) < 1 for key in job.gres_total):
             return 0
         if (job.min_cpus or 0) > free.cpus:
             return 0
@@ -162,7 +179,7 @@ class Slow:
             wanted = Counter(job.gres)
             for key, count in job.gres_per_task.items():
                 wanted[key] += count * (tasks + 1)
-            if cpus > free.cpus or memory > free.memory or not _gres_fit(wanted, free.gres):
+            if cpus > free.cpus or memory > free.memory or not gres_fit(wanted, free.gres):
                 break
             tasks += 1
             if tasks > 10**5:
@@ -190,7 +207,7 @@ class Slow:
             if not empty and not self._allowed(job, view, start, end):
                 continue
             whole = Free(view.cpus, view.memory_mb or math.inf, view.gres, 0)
-            tasks = self.tasks_held(job, view, whole if empty else self.free(view, start, end))
+            tasks = self.tasks_held(job, view, whole if empty else self.free(view, start, end, _layer(part)))
             if tasks >= self._each(job):
                 found[view.name] = tasks
         return found
@@ -251,6 +268,9 @@ class Slow:
 
     def fits(self, job: JobView, part: PartitionView, start: float) -> bool:
         """Whether the job could start at `start`."""
+        return any(self._fits(job, way, start) for way in ways(job, part))
+
+    def _fits(self, job: JobView, part: PartitionView, start: float) -> bool:
         end = self.until(job, start)
         return self.licensed(job, start, end) and any(
             self._has_total(job, found, start, end)
@@ -261,16 +281,20 @@ class Slow:
         """Whether the nodes give what is asked for the whole job, each at least one."""
         free = [self.free(self.nodes[name], start, end).gres for name in chosen]
         return all(
-            len(chosen) <= count <= sum(_most(key, one) for one in free)
+            len(chosen) <= count <= sum(most_of(key, one) for one in free)
             for key, count in job.gres_total.items()
         )
 
     def earliest(self, job: JobView, part: PartitionView) -> float | None:
         """The first instant at which it fits; None = never as far as is known."""
+        found = [at for way in ways(job, part) if (at := self._earliest(job, way)) is not None]
+        return min(found, default=None)
+
+    def _earliest(self, job: JobView, part: PartitionView) -> float | None:
         instants = {block.end for block in self.blocks} | {hold.end for hold in self.holds}
         instants |= {at for window in self.windows for at in (window.start, window.end)}
         for instant in sorted(at for at in instants if self.now < at < math.inf):
-            if self.fits(job, part, instant):
+            if self._fits(job, part, instant):
                 return instant
         return None
 
@@ -309,7 +333,7 @@ class Slow:
             offers = {name: tasks for name, tasks in offers.items() if name in inside}
         return any(
             all(
-                len(found) <= count <= sum(_most(key, self.nodes[name].gres) for name in found)
+                len(found) <= count <= sum(most_of(key, self.nodes[name].gres) for name in found)
                 for key, count in job.gres_total.items()
             )
             for found in self.sets(job, part, offers)
@@ -336,11 +360,11 @@ class Slow:
             placed.setdefault(placement.job_id, []).append(placement)
         waiting = {item.job_id: item.reason for item in plan.waiting}
         expected = {item.job_id: item for item in plan.expected}
-        _claim(len(waiting) == len(plan.waiting), "a job waits twice")
-        _claim(len(expected) == len(plan.expected), "a job is expected twice")
+        claim(len(waiting) == len(plan.waiting), "a job waits twice")
+        claim(len(expected) == len(plan.expected), "a job is expected twice")
         known = {job.job_id for job in self.queue}
-        _claim(placed.keys() | waiting.keys() <= known, "the plan names jobs that are not in the queue")
-        _claim(plan.complete, "the plan is not complete")
+        claim(placed.keys() | waiting.keys() <= known, "the plan names jobs that are not in the queue")
+        claim(plan.complete, "the plan is not complete")
         for job in self.queue:
             self._judge(job, placed.get(job.job_id, []), waiting.get(job.job_id), expected.get(job.job_id))
 
@@ -350,20 +374,20 @@ class Slow:
         gates = {name: self.gate(job, name) for name in names}
         opened = [name for name in names if not gates[name]]
         tasks = (None,) if job.tasks is None else job.tasks
-        _claim([one.task for one in starts] == list(tasks[: len(starts)]), f"{who}: tasks out of order")
+        claim([one.task for one in starts] == list(tasks[: len(starts)]), f"{who}: tasks out of order")
         for start in starts:
             self._start(job, start, opened)
         if len(starts) == len(tasks):
-            _claim(reason is None, f"{who}: starts and waits for {reason}")
-            _claim(expected is None, f"{who}: starts and is expected")
+            claim(reason is None, f"{who}: starts and waits for {reason}")
+            claim(expected is None, f"{who}: starts and is expected")
             return
-        _claim(bool(reason), f"{who}: waits without a reason")
+        claim(bool(reason), f"{who}: waits without a reason")
         if not opened:
-            _claim(reason == gates[names[0]], f"{who}: {reason} instead of {gates[names[0]]}")
-            _claim(expected is None, f"{who}: expected though {reason}")
+            claim(reason == gates[names[0]], f"{who}: {reason} instead of {gates[names[0]]}")
+            claim(expected is None, f"{who}: expected though {reason}")
             return
         for name in opened:
-            _claim(
+            claim(
                 not self._may_start(name) or not self.fits(job, self.partitions[name], self.now),
                 f"{who}: would fit in {name} now and waits for {reason}",
             )
@@ -374,41 +398,61 @@ class Slow:
 
     def _start(self, job: JobView, start: Placement, opened: list[str]) -> None:
         who = f"job {job.job_id}"
-        _claim(start.partition in opened, f"{who}: starts in {start.partition}, which is closed to it")
+        claim(start.partition in opened, f"{who}: starts in {start.partition}, which is closed to it")
         for name in opened[: opened.index(start.partition)]:
-            _claim(
+            claim(
                 not self._may_start(name) or not self.fits(job, self.partitions[name], self.now),
                 f"{who}: would fit in {name}, which comes before {start.partition}",
             )
-        _claim(self._may_start(start.partition), f"{who}: passes somebody who waits in {start.partition}")
+        claim(self._may_start(start.partition), f"{who}: passes somebody who waits in {start.partition}")
         part = self.partitions[start.partition]
+        layer = start.shares[0].layer
+        claim(all(share.layer == layer for share in start.shares), f"{who}: in several layers")
+        if _layer(ways(job, part)[0]) is None:
+            claim(layer == 0, f"{who}: shares CPUs in {part.name}")
+        else:
+            claim(1 <= layer <= part.share, f"{who}: in layer {layer} of {part.name}")
+            for way in ways(job, part)[: layer - 1]:
+                claim(
+                    not self._fits(job, way, self.now), f"{who}: would fit in an earlier layer than {layer}"
+                )
+            part = ways(job, part)[layer - 1]
         job = seen_in(job, part)
         end = self.until(job, self.now)
-        _claim(self.licensed(job, self.now, end), f"{who}: starts without its licences")
+        claim(self.licensed(job, self.now, end), f"{who}: starts without its licences")
         offers = self.offers(job, part, self.now, end)
         given = {share.node: len(share.ranks) for share in start.shares}
-        _claim(len(given) == len(start.shares), f"{who}: a node twice")
+        claim(len(given) == len(start.shares), f"{who}: a node twice")
         chosen = self._judge_set(who, job, part, offers, tuple(given), (self.now, end))
         ranks = [rank for share in start.shares for rank in share.ranks]
-        _claim(ranks == list(range(len(ranks))), f"{who}: ranks {ranks}")
-        _claim(
+        claim(ranks == list(range(len(ranks))), f"{who}: ranks {ranks}")
+        claim(
             [given[name] for name in chosen] == layout(job, [offers[name] for name in chosen]),
             f"{who}: tasks lie {given}, nodes hold {offers}",
         )
         parts = self._total_parts(job, chosen, (self.now, end))
         for share in start.shares:
             self._judge_share(who, job, share, parts[share.node])
-            self._put(share.node, self.now, end, share.cpus, share.memory_mb, dict(share.gres))
+            gres = dict(share.gres)
+            self._put(share.node, self.now, end, share.cpus, share.memory_mb, gres, _layer(part))
         for name, count in start.licenses or job.licenses:
             self.holds.append(Hold(name, count, self.now, end))
 
     def _put(
-        self, node: str, start: float, end: float, cpus: int, memory: int, gres: dict[tuple[str, str], int]
+        self,
+        node: str,
+        start: float,
+        end: float,
+        cpus: int,
+        memory: int,
+        gres: dict[tuple[str, str], int],
+        part: PartitionView | None,
     ) -> None:
         after = any(block.node == node and block.start == FOREVER for block in self.blocks)
         if end == math.inf and start < FOREVER and not after:
             end = FOREVER
-        self.blocks.append(Block(node, start, end, cpus, memory, gres))
+        layer = None if part is None else (part.name, part.share)
+        self.blocks.append(Block(node, start, end, cpus, memory, gres, layer=layer))
 
     def _judge_set(
         self,
@@ -421,7 +465,7 @@ class Slow:
     ) -> list[str]:
         """The nodes, in order of preference; those of a row as they stand in it."""
         for name in given:
-            _claim(name in offers, f"{who}: {name} cannot take it")
+            claim(name in offers, f"{who}: {name} cannot take it")
         chosen = [name for name in offers if name in given]
         if job.contiguous:
             chosen.sort(key=natural_key)
@@ -430,13 +474,13 @@ class Slow:
             if not self._has_total(job, found, *when):
                 continue
             sizes.setdefault(len(found), []).append(set(found))
-        _claim(set(given) in sizes.get(len(given), []), f"{who}: {given} do not suffice or are too many")
+        claim(set(given) in sizes.get(len(given), []), f"{who}: {given} do not suffice or are too many")
         few = job.tasks_given or job.use_min_nodes or job.gres_total
         best = min(sizes) if few else max(sizes)
-        _claim(len(given) == best, f"{who}: {len(given)} nodes instead of {best}")
+        claim(len(given) == best, f"{who}: {len(given)} nodes instead of {best}")
         if len(given) == 1 and not job.gres_total and not job.contiguous:
             weight = max(self.nodes[name].weight for found in sizes[1] for name in found)
-            _claim(self.nodes[given[0]].weight == weight, f"{who}: {given[0]} is not preferred")
+            claim(self.nodes[given[0]].weight == weight, f"{who}: {given[0]} is not preferred")
         return chosen
 
     def _total_parts(
@@ -446,7 +490,7 @@ class Slow:
         later one."""
         parts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in chosen}
         for key, count in job.gres_total.items():
-            free = {name: _most(key, self.free(self.nodes[name], *when).gres) for name in chosen}
+            free = {name: most_of(key, self.free(self.nodes[name], *when).gres) for name in chosen}
             left = count
             order = sorted(chosen, key=lambda name: -free[name])
             for at, name in enumerate(order):
@@ -458,19 +502,19 @@ class Slow:
         view = self.nodes[share.node]
         free = self.free(view, self.now, self.until(job, self.now))
         cpus, memory = amounts(job, view, len(share.ranks))
-        _claim(share.cpus == cpus, f"{who}: {share.cpus} CPUs on {share.node} instead of {cpus}")
-        _claim(share.memory_mb == memory, f"{who}: {share.memory_mb} MiB on {share.node} instead of {memory}")
+        claim(share.cpus == cpus, f"{who}: {share.cpus} CPUs on {share.node} instead of {cpus}")
+        claim(share.memory_mb == memory, f"{who}: {share.memory_mb} MiB on {share.node} instead of {memory}")
         wanted = Counter(job.gres)
         wanted += total
         for key, count in job.gres_per_task.items():
             wanted[key] += count * len(share.ranks)
         for key, count in share.gres.items():
-            _claim(0 < count <= free.gres.get(key, 0), f"{who}: {count} {key} on {share.node}")
+            claim(0 < count <= free.gres.get(key, 0), f"{who}: {count} {key} on {share.node}")
         if job.exclusive:
-            _claim(share.gres == {k: n for k, n in free.gres.items() if n}, f"{who}: not all of {share.node}")
+            claim(share.gres == {k: n for k, n in free.gres.items() if n}, f"{who}: not all of {share.node}")
             return
-        _claim(
-            sum(share.gres.values()) == sum(wanted.values()) and _gres_fit(wanted, dict(share.gres)),
+        claim(
+            sum(share.gres.values()) == sum(wanted.values()) and gres_fit(wanted, dict(share.gres)),
             f"{who}: {share.gres} instead of {dict(wanted)}",
         )
 
@@ -486,23 +530,23 @@ class Slow:
             right.add("Licenses")
         if self.windows or job.reservation:
             right |= {"ReqNodeNotAvail", "Reservation"}
-        _claim(reason in right, f"{who}: {reason} instead of {right}")
+        claim(reason in right, f"{who}: {reason} instead of {right}")
         may = first[:1] if self.policy.backfill == "easy" else opened
         if self.policy.backfill == "none" or not may:
-            _claim(expected is None, f"{who}: expected without a promise")
+            claim(expected is None, f"{who}: expected without a promise")
             return
         earliest = {name: self.earliest(job, self.partitions[name]) for name in may}
         if expected is None:
             soonest = min((at for at in earliest.values() if at is not None), default=None)
             beyond = not first and soonest is not None and soonest > self.now + self.policy.bf_window
-            _claim(soonest is None or beyond, f"{who}: no promise, though it could start at {earliest}")
+            claim(soonest is None or beyond, f"{who}: no promise, though it could start at {earliest}")
             return
         name = next((name for name in may if earliest[name] == min(expected.at, FOREVER)), None)
-        _claim(name is not None, f"{who}: expected at {expected.at}, could start at {earliest}")
+        claim(name is not None, f"{who}: expected at {expected.at}, could start at {earliest}")
         self.promised += 1
-        part = self.partitions[name]
-        job = seen_in(job, part)
         at = min(expected.at, FOREVER)
+        part = next(way for way in ways(job, self.partitions[name]) if at == self._earliest(job, way))
+        job = seen_in(job, part)
         end = self.until(job, at)
         offers = self.offers(job, part, at, end)
         chosen = self._judge_set(who, job, part, offers, tuple(expected.nodes), (at, end))
@@ -514,8 +558,8 @@ class Slow:
             for key, count in job.gres_per_task.items():
                 wanted[key] += count * tasks
             free = self.free(view, at, end)
-            gres = dict(free.gres) if job.exclusive else _gres_pick(wanted, free.gres)
-            self._put(name, at, end, cpus, memory, gres)
+            gres = dict(free.gres) if job.exclusive else gres_pick(wanted, free.gres)
+            self._put(name, at, end, cpus, memory, gres, _layer(part))
         for name, count in job.licenses:
             self.holds.append(Hold(name, count, at, end))
 
@@ -524,75 +568,15 @@ def _alternatives(constraint: str) -> "list[features.Node | None]":
     return list(features.alternatives(features.parse(constraint))) if constraint else [None]
 
 
-def seen_in(job: JobView, part: PartitionView) -> JobView:
-    """The request with what the partition adds to it."""
-    return job._replace(exclusive=True) if part.oversubscribe == "EXCLUSIVE" else job
+def _layer(part: PartitionView) -> PartitionView | None:
+    """The partition if it is a layer of shared CPUs."""
+    return part if part.oversubscribe == "LAYER" else None
 
 
-def _most(key: tuple[str, str], free: dict[tuple[str, str], int]) -> int:
-    """How many of a kind there are, of any type if none is named."""
-    name, kind = key
-    return sum(max(0, n) for (own, its), n in free.items() if own == name and (not kind or kind == its))
-
-
-def limit(job: JobView) -> float:
-    """Seconds."""
-    return math.inf if job.time_limit is None or job.time_limit == INFINITE else job.time_limit
-
-
-def amounts(job: JobView, view: NodeView, tasks: int) -> tuple[int, int]:
-    """(CPUs, MiB) of so many tasks on a node."""
-    cpus = view.cpus if job.exclusive else max(tasks * job.cpus_per_task, job.min_cpus or 0)
-    # Memory for each CPU counts for all that are held.
-    memory = cpus * (job.memory_per_cpu_mb or 0)
-    if job.memory_per_node_mb is not None:
-        memory = job.memory_per_node_mb or view.memory_mb
-    return cpus, memory
-
-
-def layout(job: JobView, room: list[int]) -> list[int]:
-    """Tasks of each node: dealt out one by one where a number of nodes was asked for, else node after node
-    with one left for each later one."""
-    if not job.tasks_given:
-        return [job.tasks_per_node or 1 for _ in room]
-    if job.min_nodes > 1:
-        parts = [0] * len(room)
-        left = job.num_tasks
-        while left:
-            for at, most in enumerate(room):
-                if left and parts[at] < most:
-                    parts[at] += 1
-                    left -= 1
-        return parts
-    parts = []
-    left = job.num_tasks
-    for at, most in enumerate(room):
-        parts.append(min(most, left - (len(room) - at - 1)))
-        left -= parts[-1]
-    return parts
-
-
-def _gres_fit(wanted: dict[tuple[str, str], int], free: dict[tuple[str, str], int]) -> bool:
-    return _gres_pick(wanted, free) is not None
-
-
-def _gres_pick(
-    wanted: dict[tuple[str, str], int], free: dict[tuple[str, str], int]
-) -> dict[tuple[str, str], int] | None:
-    """Of which types to take; those that name a type first, the others in the order of types."""
-    left = {key: max(0, count) for key, count in free.items()}
-    taken: Counter[tuple[str, str]] = Counter()
-    for (name, kind), count in sorted(wanted.items(), key=lambda item: (not item[0][1], item)):
-        for _ in range(count):
-            keys = [(name, kind)] if kind else sorted(key for key in left if key[0] == name)
-            key = next((key for key in keys if left.get(key, 0) > 0), None)
-            if key is None:
-                return None
-            left[key] -= 1
-            taken[key] += 1
-    return dict(taken)
-
-
-def _claim(true: bool, text: str) -> None:
-    if not true:
-        raise Wrong(text)
+def _cpus_free(view: NodeView, there: Sequence[Block], part: PartitionView | None) -> int:
+    """CPUs of a node beside what is there; none where those who share CPUs would meet others."""
+    mine = [block for block in there if (block.layer or ("", 0))[0] == ("" if part is None else part.name)]
+    if len(mine) < len(there):
+        return 0
+    layer = None if part is None else (part.name, part.share)
+    return view.cpus - sum(block.cpus for block in mine if block.layer == layer)

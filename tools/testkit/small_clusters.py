@@ -80,6 +80,7 @@ def draw(
     windows: bool = False,
     licenses: bool = False,
     wishes: bool = False,
+    sharing: bool = False,
 ) -> SmallCluster:
     """One cluster with its queue.
 
@@ -89,6 +90,7 @@ def draw(
         licenses: licences.
         wishes: GPUs per task and in all, rows of nodes, as few nodes as will do, scratch space, CPUs of each
             node, partitions of whole nodes.
+        sharing: partitions whose jobs share CPUs, all or those that ask for it.
     """
     made = SmallCluster()
     made._policy = Policy(backfill=backfill, bf_window=10**9, bf_resolution=1, bf_max_job_test=10**6)
@@ -125,7 +127,31 @@ def draw(
         made._parts = [
             part._replace(oversubscribe="EXCLUSIVE") if pick(0, 5) == 0 else part for part in made._parts
         ]
+    if sharing:
+        _draw_sharing(pick, made)
     return made
+
+
+def _draw_sharing(pick: Pick, made: SmallCluster) -> None:
+    """Partitions that share CPUs, jobs that ask for it, nodes on which jobs of one such partition run."""
+    words = ("NO", "YES", "YES", "FORCE", "FORCE")
+    made._parts = [
+        part._replace(oversubscribe=word, share=pick(1, 3)) if (word := words[pick(0, 4)]) != "NO" else part
+        for part in made._parts
+    ]
+    made._jobs = [job._replace(oversubscribe=not job.exclusive and pick(0, 3) > 0) for job in made._jobs]
+    sharing = [part for part in made._parts if part.share > 1]
+    for at, view in enumerate(made._nodes):
+        mine = [part for part in sharing if view.name in part.nodes]
+        if view.running and mine and pick(0, 2):
+            part = mine[pick(0, len(mine) - 1)]
+            room = [view.cpus] * part.share
+            layers: list[tuple[str, int] | None] = []
+            for _, cpus, _, _ in view.running:
+                layer = next(number for number in range(part.share) if room[number] >= cpus)
+                room[layer] -= cpus
+                layers.append((part.name, layer + 1))
+            made._nodes[at] = view._replace(layers=tuple(layers), used_cpus=0)
 
 
 def _wishing(pick: Pick, job: JobView) -> JobView:

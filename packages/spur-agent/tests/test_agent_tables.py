@@ -79,6 +79,26 @@ def test_reserving_takes_the_lowest_free_ids_and_nothing_on_refusal():
     assert node.reserve((3, 1), Want(3, 0)).cpu_ids == (0, 1, 3)
 
 
+def test_who_shares_cpus_shares_none_of_its_own_layer():
+    node = table()
+    assert node.reserve((1, 1), Want(2, 0, layer=1)).cpu_ids == (0, 1)
+    # The least shared first.
+    assert node.reserve((2, 1), Want(3, 0, layer=2)).cpu_ids == (0, 2, 3)
+    assert node.reserve((3, 1), Want(2, 0, layer=1)).cpu_ids == (2, 3)
+    with pytest.raises(NoRoom):
+        node.reserve((4, 1), Want(2, 0, layer=2))
+    with pytest.raises(NoRoom):
+        node.reserve((4, 1), Want(1, 0))
+    node.release((2, 1))
+    node.release((3, 1))
+    # What was found after a restart is in its layer again.
+    node.restore((5, 1), Grant((2,), 0, layer=2))
+    assert node.reserve((4, 1), Want(2, 0, layer=2)).cpu_ids == (0, 3)
+    assert node.reserve((6, 1), Want(1, 0, layer=1)).cpu_ids == (2,)
+    with pytest.raises(NoRoom):
+        node.reserve((7, 1), Want(2, 0))
+
+
 def test_one_attempt_reserves_once_and_another_attempt_is_another_owner():
     node = table()
     first = node.reserve((1, 1), Want(2, 10))

@@ -22,7 +22,9 @@ KINDS = {
     "reservations": {"parts": False, "windows": True},
     "licences": {"parts": False, "licenses": True},
     "wishes": {"parts": True, "wishes": True},
+    "shared CPUs": {"parts": True, "wishes": True, "sharing": True},
     "everything": {"parts": True, "windows": True, "licenses": True, "wishes": True},
+    "everything shared": {"parts": True, "windows": True, "licenses": True, "wishes": True, "sharing": True},
 }
 ROUNDS = int(os.environ.get("SPUR_ORACLE", "100"))
 SEED = int(os.environ.get("SPUR_ORACLE_SEED", "1"))

@@ -1,9 +1,11 @@
 """What of this node is given to which attempt.
 
 One entry per (job, attempt): all steps of an attempt share it.  CPUs are logical CPU numbers, lowest free
-first; countable resources are indices per name, counted over all types of that name in order.
+first.  Attempts that share CPUs are each in a layer, as the controller says, and two of one layer have no CPU
+in common.  Countable resources are indices per name, counted over all types of that name in order.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,6 +37,8 @@ class Want(NamedTuple):
     cpus: int
     memory_mb: int
     gres: tuple[tuple[str, str, int], ...] = ()
+    #: Its CPUs are alone in this layer of shared CPUs; 0 = nobody shares them.
+    layer: int = 0
 
 
 class Grant(NamedTuple):
@@ -43,6 +47,7 @@ class Grant(NamedTuple):
     cpu_ids: tuple[int, ...]
     memory_mb: int
     gres: tuple[GresGrant, ...] = ()
+    layer: int = 0
 
 
 class AllocationTable:
@@ -77,7 +82,7 @@ class AllocationTable:
         held = self._held.get(owner)
         if held is not None:
             return held
-        free_cpus = self._free_cpus()
+        free_cpus = self._shared_cpus(want.layer) if want.layer else self._free_cpus()
         if want.cpus > len(free_cpus) and asleep:
             free_cpus += [cpu for cpu in self._free_cpus(asleep) if cpu not in free_cpus]
         if want.cpus > len(free_cpus):
@@ -85,7 +90,8 @@ class AllocationTable:
         free_memory = self._memory_mb - sum(g.memory_mb for g in self._held.values())
         if want.memory_mb > max(free_memory, 0):
             raise NoRoom(f"{want.memory_mb} MB wanted, {max(free_memory, 0)} of {self._memory_mb} are free")
-        grant = Grant(tuple(sorted(free_cpus[: want.cpus])), want.memory_mb, self._pick_gres(want.gres))
+        cpu_ids = tuple(sorted(free_cpus[: want.cpus]))
+        grant = Grant(cpu_ids, want.memory_mb, self._pick_gres(want.gres), want.layer)
         self._held[owner] = grant
         return grant
 
@@ -101,6 +107,13 @@ class AllocationTable:
     def _free_cpus(self, asleep: Collection[Owner] = ()) -> list[int]:
         taken = {cpu for owner, grant in self._held.items() if owner not in asleep for cpu in grant.cpu_ids}
         return [cpu for cpu in self._cpus if cpu not in taken]
+
+    def _shared_cpus(self, layer: int) -> list[int]:
+        """CPUs that nobody has for himself or in the same layer, those with fewest jobs first."""
+        grants = self._held.values()
+        taken = {cpu for grant in grants if grant.layer in (0, layer) for cpu in grant.cpu_ids}
+        jobs = Counter(cpu for grant in grants for cpu in grant.cpu_ids)
+        return sorted((cpu for cpu in self._cpus if cpu not in taken), key=lambda cpu: jobs[cpu])
 
     def _pick_gres(self, wanted: Iterable[tuple[str, str, int]]) -> tuple[GresGrant, ...]:
         taken = {
@@ -137,4 +150,5 @@ def _union(one: Grant, other: Grant) -> Grant:
         tuple(sorted({*one.cpu_ids, *other.cpu_ids})),
         max(one.memory_mb, other.memory_mb),
         tuple(GresGrant(name, type_, tuple(sorted(i))) for (name, type_), i in gres.items()),
+        max(one.layer, other.layer),
     )

@@ -51,12 +51,17 @@ class Claim(Record):
     overlap: bool = False
     #: Its supervisor runs an epilog at the end.
     epilog: bool = False
+    #: The layer of shared CPUs that its CPUs are of; 0 = nobody shares them.
+    layer: int = 0
 
     @property
     def grant(self) -> Grant:
         """The holding as the allocation table keeps it."""
         return Grant(
-            self.cpu_ids, self.memory_mb, tuple(GresGrant(g.name, g.type, g.indices) for g in self.gres)
+            self.cpu_ids,
+            self.memory_mb,
+            tuple(GresGrant(g.name, g.type, g.indices) for g in self.gres),
+            self.layer,
         )
 
     def encode_with(self, spec: LaunchSpec) -> bytes:
@@ -81,6 +86,7 @@ def make(wire_sha256: str, grant: Grant, wire: agent_pb2.LaunchSpec, epilog: boo
         exact=wire.exact,
         overlap=wire.overlap,
         epilog=epilog,
+        layer=grant.layer,
     )
 
 

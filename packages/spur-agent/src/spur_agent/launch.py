@@ -259,7 +259,9 @@ class Launcher:
         had = order.owner in site.allocation.held()
         share = shares.whole(
             site.allocation.reserve(
-                order.owner, Want(wire.slice.cpus, wire.slice.memory_mb, wanted), site.table.asleep()
+                order.owner,
+                Want(wire.slice.cpus, wire.slice.memory_mb, wanted, wire.slice.layer),
+                site.table.asleep(),
             )
         )
         session = self._enter(order, share, bool(files.epilog))

@@ -119,6 +119,7 @@ class Sim:
             attempt = self.job(job_id).run_attempt + 1
         everywhere = more.pop("everywhere", True)
         time_limit = more.pop("time_limit", None)
+        partition = more.pop("partition", "main")
         taken = {name: more.pop(name) for name in ("reservation", "licenses") if name in more}
         ranks = more.pop("ranks", None) or [()] * len(nodes)
         slices = tuple(
@@ -129,7 +130,7 @@ class Sim:
                 at=0,
                 job_id=job_id,
                 attempt=attempt,
-                partition="main",
+                partition=partition,
                 slices=slices,
                 task=task,
                 everywhere=everywhere,

@@ -212,3 +212,25 @@ def test_a_limit_that_was_changed_afterwards_stays_changed(sim, admin):
     sim.requeue(1)
     sim.confirm(1)
     assert (sim.job(1).request.time_limit, sim.job(1).asked_limit) == (1800, None)
+
+
+def test_jobs_that_share_cpus(sim):
+    """No two of one layer have a CPU in common, and nobody else is on the node."""
+    for _ in range(6):
+        sim.submit()
+    assert sim.begin(1, cpus=3, layer=1).refusal is None
+    assert sim.begin(2, cpus=4, layer=2).refusal is None
+    assert sim.begin(3, cpus=2, layer=1).refusal.code == "wrong_state"
+    assert sim.begin(3, cpus=1, layer=1).refusal is None
+    # One with CPUs of its own, and one of another partition.
+    assert sim.begin(4, cpus=1).refusal.code == "wrong_state"
+    assert sim.begin(4, cpus=1, layer=3, partition="other").refusal.code == "wrong_state"
+    assert sim.state.use["n1"].cpus == 4
+    sim.saved_and_restored()
+    assert (sim.state.use["n1"].own_cpus, sim.state.use["n1"].layers) == (0, {1: (2, 4), 2: (1, 4)})
+    for job_id in (1, 2, 3):
+        sim.commit(job_id)
+        sim.complete(job_id)
+    assert sim.state.use["n1"].layers == {}
+    assert sim.begin(4, cpus=1).refusal is None
+    assert sim.begin(5, cpus=1, layer=1).refusal.code == "wrong_state"

@@ -35,11 +35,11 @@ def view(sim, job_id, **rules):
     return next(one for one in running_views(sim.state, None, Rules(**rules)) if one.job_id == job_id)
 
 
-def run_in(sim, partition, cpus=4, nodes=("n1",), **more):
+def run_in(sim, partition, cpus=4, nodes=("n1",), layer=0, **more):
     from spur_ctld.state.records import Slice
 
     job_id = sim.submit(partitions=(partition,), **more)
-    slices = tuple(Slice(node=name, cpus=cpus) for name in nodes)
+    slices = tuple(Slice(node=name, cpus=cpus, layer=layer) for name in nodes)
     done = sim.do(
         ops.DispatchBegin(at=0, job_id=job_id, attempt=1, partition=partition, slices=slices, everywhere=True)
     )
@@ -175,3 +175,13 @@ class TestNetwork:
         shape = shape_of(topology('plugin = "none"'), frozenset({"n1"}))
         assert shape.address("n1") == ("n1", "node")
         assert not shape.topology.parents
+
+
+def test_who_shares_cpus(sim):
+    """It is shown in its layer, and has no CPUs to lend."""
+    ids = [run_in(sim, "asleep", cpus=6, layer=layer) for layer in (1, 2)]
+    shown = node_view(sim.state, sim.state.nodes["n1"])
+    assert (shown.used_cpus, shown.jobs, shown.layers) == (0, 2, (("asleep", 1), ("asleep", 2)))
+    assert [cpus for _, cpus, *_ in shown.running] == [6, 6]
+    one = view(sim, ids[1])
+    assert (one.preempt_mode, one.shares[0].layer) == ("off", 2)

@@ -6,6 +6,8 @@ machine.  Memory is MiB, times are seconds since the epoch.
 
 from typing import Final, NamedTuple, Protocol
 
+#: A partition whose jobs share CPUs has every CPU several times: once in each layer, numbered from 1.
+Layer = tuple[str, int]
 #: ("gpu", "h100") -> count; the type is "" when none was named.
 GresMap = dict[tuple[str, str], int]
 #: Shared by whoever asks for none; never written to.
@@ -147,6 +149,9 @@ class NodeView(NamedTuple):
     users: frozenset[int] = frozenset()
     #: (partition, CPUs) that the jobs of each partition hold here, for `max_cpus_per_node`.
     partition_cpus: tuple[tuple[str, int], ...] = ()
+    #: Of each of `running` the layer that it shares CPUs in, None = it has its own; () = nobody shares.
+    #: What is in a layer is not in `used_cpus`.
+    layers: "tuple[Layer | None, ...]" = ()
 
 
 class PartitionView(NamedTuple):
@@ -314,6 +319,8 @@ class NodeShare(NamedTuple):
     memory_mb: int
     gres: GresMap
     ranks: tuple[int, ...]
+    #: Where CPUs are shared: which of the partition's layers its CPUs are of, 1 and up; 0 = they are its own.
+    layer: int = 0
 
 
 class Placement(NamedTuple):

@@ -4,13 +4,14 @@ A resource is a row, a node is a column.  Nodes stand in the order in which they
 first, among equals as the snapshot has them, so that equal input gives equal plans.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from spur_sched.api import GresMap, NodeView
+from spur_sched.api import GresMap, Layer, NodeView, PartitionView
+from spur_sched.layers import Layers, seen_layers
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -26,6 +27,8 @@ EMPTY: Final = 2
 FIRST_KIND: Final = 3
 #: Free memory of a node that nobody stated the memory of.
 UNSTATED: Final = 1 << 60
+#: Nobody shares CPUs.
+NO_PARTITIONS: Final[Mapping[str, PartitionView]] = {}
 #: When work without a time limit ends: behind every real instant, before what never ends.
 FOREVER: Final = 2.0**60
 
@@ -40,11 +43,16 @@ class Columns:
         free: what nobody holds now.
     """
 
-    def __init__(self, nodes: Iterable[NodeView]) -> None:
+    def __init__(
+        self, nodes: Iterable[NodeView], partitions: Mapping[str, PartitionView] = NO_PARTITIONS
+    ) -> None:
         self.views: list[NodeView] = sorted(nodes, key=_less_wanted)
         self.size = len(self.views)
         self.at: dict[str, int] = {}
         self.kinds: dict[tuple[str, str], int] = {}
+        self._partitions = partitions
+        #: Rows of partitions whose jobs share CPUs; None = there are none.
+        self.layers: Layers | None = None
         self.names: dict[str, int] = {}
         #: Row of a name's sum -> rows of its types.
         self.parts: dict[int, tuple[int, ...]] = {}
@@ -86,6 +94,10 @@ class Columns:
                 self.names[name] = self.rows
                 self.parts[self.rows] = types
                 self.rows += 1
+        layers = seen_layers(views, self._partitions)
+        if layers:
+            self.layers = Layers(layers, self.rows)
+            self.rows += self.layers.size
         total = self.total = np.zeros((self.rows, self.size), dtype=np.int64)
         used = np.zeros((self.rows, self.size), dtype=np.int64)
         total[CPUS] = [view.cpus for view in views]
@@ -104,6 +116,8 @@ class Columns:
         for row, types in self.parts.items():
             total[row] = total[list(types)].sum(axis=0)
             used[row] = used[list(types)].sum(axis=0)
+        if self.layers is not None:
+            self.layers.fill(views, total, used)
         # Nobody sees what is held of a kind that the node no longer has.
         self.free = total - used
         yield self.size
@@ -128,12 +142,18 @@ class Columns:
         self.specimens = [held[at] for at in self.makes]
         yield self.size
 
-    def vector(self, cpus: int, memory_mb: int, gres: GresMap, jobs: int = 1) -> Vector:
-        """What something takes, one number a row."""
+    def vector(self, cpus: int, memory_mb: int, gres: GresMap, layer: Layer | None = None) -> Vector:
+        """What something takes, one number a row.
+
+        Args:
+            layer: the one of which its CPUs are, if it shares them.
+        """
         found = [0] * self.rows
         found[CPUS] = cpus
         found[MEMORY] = memory_mb
-        found[EMPTY] = -jobs if jobs < 0 else jobs
+        found[EMPTY] = 1
+        if self.layers is not None:
+            self.layers.mark(found, cpus, layer)
         for key, count in gres.items():
             row = self.kinds.get(key)
             if row is None:

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spur_sched.api import GresMap, NodeView
+from spur_sched.api import GresMap, Layer, NodeView
 from spur_sched.columns import CPUS, EMPTY, MEMORY, UNSTATED, Columns, Floats, Ints, Vector
+from spur_sched.layers import Layers
 from spur_sched.need import MANY, GresNeed, Need, cores_of, pick_gres
 
 __all__ = ["Demand", "Floats", "Part"]
@@ -73,6 +74,11 @@ class Demand:
             Part(row, max(fixed.get(row, 0), 1 if row in self.total else 0), each.get(row, 0))
             for row in sorted({*fixed, *each, *self.total})
         ]
+        #: Where its CPUs are.
+        self.cpu_row = CPUS
+        layers = columns.layers
+        if layers is not None:
+            parts += self._apart(layers, need.layer, parts[0])
         self.parts = tuple(parts)
         #: Nothing but CPUs and memory by numbers.
         self.simple = not (
@@ -96,6 +102,13 @@ class Demand:
             views = columns.views
             makes = [self._for_cpus(views[at], views[at].cpus) for at in columns.makes]
             self.from_nodes = np.array(makes, dtype=np.int64)[columns.make_at]
+
+    def _apart(self, layers: Layers, layer: Layer | None, cpus: Part) -> list[Part]:
+        """What keeps those who share CPUs from those who do not; its CPUs' number binds both rows of them."""
+        if layer is None or layer not in layers.row_of:
+            return [Part(layers.sharing, 0, 0)]
+        self.cpu_row = layers.row_of[layer]
+        return [cpus._replace(row=self.cpu_row), Part(layers.others[layer[0]], 0, 0)]
 
     def _rows(self, wanted: GresNeed) -> dict[int, int]:
         """Numbers by row; requests without a type bind the sum of their name, typed ones included."""
@@ -150,7 +163,8 @@ class Demand:
                 np.minimum(found, row(part.row) // part.each, out=found)
         if self.uneven:
             views = self.columns.views
-            free = zip(where.tolist(), row(CPUS).tolist(), row(MEMORY).tolist(), strict=True)
+            cpus = row(CPUS) if self.cpu_row == CPUS else np.minimum(row(CPUS), row(self.cpu_row))
+            free = zip(where.tolist(), cpus.tolist(), row(MEMORY).tolist(), strict=True)
             caps = [self.cap(views[at], cpus, memory) for at, cpus, memory in free]
             np.minimum(found, np.array(caps, dtype=np.int64), out=found)
         return found
@@ -205,7 +219,7 @@ class Demand:
                     return 0
         need = self.need
         if self.uneven:
-            return max(0, min(most, self.cap(view, room[CPUS], room[MEMORY])))
+            return max(0, min(most, self.cap(view, min(room[CPUS], room[self.cpu_row]), room[MEMORY])))
         return min(most, need.tasks_per_node)
 
     def take(
@@ -265,7 +279,7 @@ class Demand:
 
     def vector(self, cpus: int, memory_mb: int, gres: GresMap) -> Vector:
         """What a share takes, one number a row."""
-        return self.columns.vector(cpus, memory_mb, gres)
+        return self.columns.vector(cpus, memory_mb, gres, self.need.layer)
 
 
 def _gpus(wanted: GresNeed) -> int:

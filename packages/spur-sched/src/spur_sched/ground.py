@@ -65,7 +65,7 @@ class Ground:
     """All nodes of the pass and the pools made from them so far."""
 
     def __init__(self, nodes: Iterable[NodeView], partitions: dict[str, PartitionView], now: float) -> None:
-        self.columns = Columns(nodes)
+        self.columns = Columns(nodes, partitions)
         self.partitions = partitions
         self.now = now
         #: How often a node has become full in this pass.

@@ -137,7 +137,10 @@ class Kept:
         own = self.shade.own_cpus(name, start, reservation) if reservation else None
         if own is not None:
             left = min(left, own - self._own.get((reservation, at), 0))
-        return [max(0, left), *room[CPUS + 1 :]]
+        clipped = [max(0, left), *room[CPUS + 1 :]]
+        if self._columns.layers is not None:
+            self._columns.layers.clip(clipped, room[CPUS] - clipped[CPUS])
+        return clipped
 
     def _others(self, name: str, at: int, start: float, end: float, reservation: str) -> int:
         kept = self.shade.kept(name, start, end, reservation)

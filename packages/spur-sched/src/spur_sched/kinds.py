@@ -15,7 +15,7 @@ from spur_sched.rules import (
     class_of,
     count_of,
     limit_secs,
-    need_in,
+    needs_in,
     partition_gate,
     unavailable,
 )
@@ -80,9 +80,13 @@ class Kinds:
             why = partition_gate(job, view)
             if why is None and view is not None:
                 wanted = class_of(job, view, by_user=self.ground.sharing.by_user)
-                shape = self.shape(wanted, need_in(job, view), count_of(job, view), secs)
-                why = shape.missing
-                if why is None:
+                counts = count_of(job, view)
+                for need in needs_in(job, view):
+                    shape = self.shape(wanted, need, counts, secs)
+                    why = shape.missing
+                    if why is not None:
+                        # Layers are all alike when they are empty.
+                        break
                     opened.append(shape)
             first = first or why
         return Kind(tuple(opened), first or Why(reasons.PARTITION_CONFIG))

@@ -345,7 +345,15 @@ class MakingRoom:
         if found is None:
             columns = self._ground.columns
             found = self._freed[one.job_id] = [
-                (columns.at[share.node], columns.vector(share.cpus, share.memory_mb, share.gres))
+                (
+                    columns.at[share.node],
+                    columns.vector(
+                        share.cpus,
+                        share.memory_mb,
+                        share.gres,
+                        (one.partition, share.layer) if share.layer else None,
+                    ),
+                )
                 for share in freed(one)
                 if share.node in columns.at
             ]

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from spur_sched.api import GresMap, JobView, NodeView
+from spur_sched.api import GresMap, JobView, Layer, NodeView
 
 #: (name, type or "", count), sorted; a hashable GresMap.
 GresNeed = tuple[tuple[str, str, int], ...]
@@ -33,6 +33,8 @@ class Need(NamedTuple):
     threads_per_core: int | None = None
     #: CPUs of each node at least.
     min_cpus: int | None = None
+    #: Its CPUs are of this layer; None = they are its own.
+    layer: Layer | None = None
 
 
 class Room(NamedTuple):

@@ -362,12 +362,13 @@ class Planner:
         end = self.now + shape.secs
         shares = []
         rank = 0
+        layer = 0 if shape.demand.need.layer is None else shape.demand.need.layer[1]
         parts = list(shape.shares(chosen, lambda at: timeline.room_now(at, end)))
         for share in parts:
             after = rank + share.tasks
             ranks = tuple(range(rank, after))
             name = columns.views[share.at].name
-            shares.append(NodeShare(name, share.cpus, share.memory_mb, share.gres, ranks))
+            shares.append(NodeShare(name, share.cpus, share.memory_mb, share.gres, ranks, layer))
             rank = after
         self._spent += len(shares)
         taken = self.licenses.choose(job, self.now, end) or ()
@@ -395,7 +396,7 @@ class Planner:
         conservative = self.policy.backfill == "conservative"
         if fresh and self.policy.backfill == "easy":
             # Its first partition without a promise; the next job that waits for another one gets its own.
-            opened = (fresh[0],)
+            opened = tuple(shape for shape in fresh if shape.wanted == fresh[0].wanted)
         # Without backfill it is waited for in all of them.
         for shape in fresh[:1] if self.policy.backfill == "easy" else opened:
             self._blocked.add(shape.wanted.partition)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from spur_sched.api import Layer
 from spur_sched.columns import CPUS, EMPTY, FOREVER, MEMORY, Bools, Columns, Floats, Ints
 
 #: Slots that a node gets besides those it needs when it is given new ones.
@@ -145,7 +146,11 @@ def _ends(columns: Columns, nodes: Ints, now: float, overdue: float) -> tuple[In
     cpus: list[int] = []
     memories: list[int] = []
     kinds: list[tuple[int, int, int]] = []
+    layered: list[tuple[int, Layer]] = []
     for place in at[:]:
+        if columns.views[place].layers:
+            layers = enumerate(columns.views[place].layers, len(at))
+            layered += [(number, layer) for number, layer in layers if layer is not None]
         for end, own_cpus, memory, gres in columns.views[place].running:
             if gres:
                 kinds += [(len(at), columns.kinds[key], n) for key, n in gres.items() if key in columns.kinds]
@@ -161,6 +166,8 @@ def _ends(columns: Columns, nodes: Ints, now: float, overdue: float) -> tuple[In
     change[EMPTY, first:] = 1
     for place, row, count in kinds:
         change[row, place] += count
+    if columns.layers is not None:
+        columns.layers.mark_all(change, first, layered)
     for row, types in columns.parts.items():
         change[row, first:] = change[list(types), first:].sum(axis=0)
     return np.array(at, dtype=np.int64), np.array(ends, dtype=np.float64), change

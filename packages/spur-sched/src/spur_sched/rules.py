@@ -9,6 +9,7 @@ from spur_core.grammar import features
 from spur_core.grammar.hostlist import compress_sorted
 from spur_core.ids import INFINITE
 from spur_sched.api import JobView, NodeView, PartitionView
+from spur_sched.layers import layers_of
 from spur_sched.need import Need, need_of, tasks_that_fit, total_room
 from spur_sched.spread import Count, Offer, choose, with_features
 
@@ -97,7 +98,17 @@ def class_of(job: JobView, part: PartitionView, *, by_user: bool = False) -> Cla
 def need_in(job: JobView, part: PartitionView) -> Need:
     """What the job asks of each node in the partition."""
     need = need_of(job)
-    return need._replace(exclusive=True) if part.oversubscribe == "EXCLUSIVE" else need
+    if part.oversubscribe == "EXCLUSIVE":
+        return need._replace(exclusive=True)
+    # Nobody has nodes to himself where all must share.
+    return need._replace(exclusive=False) if part.oversubscribe == "FORCE" and need.exclusive else need
+
+
+def needs_in(job: JobView, part: PartitionView) -> list[Need]:
+    """As `need_in`, of each layer of shared CPUs in turn."""
+    need = need_in(job, part)
+    layers = layers_of(job, part)
+    return [need._replace(layer=(part.name, layer)) for layer in range(1, layers + 1)] or [need]
 
 
 def limit_secs(job: JobView) -> int | None:

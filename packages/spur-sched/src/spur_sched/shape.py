@@ -316,8 +316,7 @@ class Shape:
             clipped = ground.kept.clip(wanted.reservation, at, room, ground.now, ground.now + self.secs)
             left = min(left, clipped[CPUS])
             if left < room[CPUS]:
-                room[CPUS] = left
-                held = min(held, self.demand.holds(at, room))
+                held = min(held, self.demand.holds(at, [left, *clipped[CPUS + 1 :]]))
             if held >= max(1, self.counts.each):
                 found.append((at, held))
         return (
@@ -415,7 +414,8 @@ class Shape:
 
     def _load(self, at: int) -> int:
         columns = self.ground.columns
-        return int(columns.total[CPUS, at] - columns.free[CPUS, at])
+        rows = [CPUS] if columns.layers is None else [CPUS, *columns.layers.row_of.values()]
+        return int(columns.total[rows, at].sum() - columns.free[rows, at].sum())
 
     def _pick_total(self, offers: list[Offer], room: Room) -> list[tuple[int, int]] | None:
         """Of a job that asks for a number in all: the fewest of the nodes with most of it free."""
@@ -452,7 +452,7 @@ class Shape:
         need = self.demand.need
         most = MANY
         if need.cpus_per_gpu:
-            most = min(most, room[CPUS] // need.cpus_per_gpu)
+            most = min(most, room[self.demand.cpu_row] // need.cpus_per_gpu)
         if need.memory_per_gpu_mb:
             most = min(most, room[MEMORY] // need.memory_per_gpu_mb)
         return {row: min(room[row], most) for row in self.demand.total}

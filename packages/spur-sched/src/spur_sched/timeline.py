@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spur_sched.columns import FOREVER, Bools, Columns, Floats, Ints, Vector
+from spur_sched.layers import with_layers
 from spur_sched.rows import Rows, Steps
 
 #: Work past its expected end is being ended: it is gone this soon.
@@ -112,9 +113,9 @@ class Timeline:
         ends = [
             (
                 FOREVER if end is None or end == math.inf else max(end, now + OVERDUE_SECS),
-                columns.vector(cpus, memory, gres),
+                columns.vector(cpus, memory, gres, layer),
             )
-            for end, cpus, memory, gres in columns.views[at].running
+            for (end, cpus, memory, gres), layer in with_layers(columns.views[at])
         ]
         ends += self._held.pop(at, ())
         ends.sort(key=_instant)

@@ -9,6 +9,7 @@ from typing import Any
 
 from spur_core.config.address import split_address, with_port
 from spur_core.errors import GrammarError
+from spur_core.grammar import sharing as oversubscribe
 
 Convert = Callable[[Any], Any]
 
@@ -68,6 +69,11 @@ def word(*choices: str, aliases: "dict[str, str] | None" = None) -> Convert:
         raise GrammarError(f"must be one of {', '.join(choices)}")
 
     return convert
+
+
+def sharing(value: object) -> str:
+    """How CPUs are shared; stored as it is shown: `FORCE:4`."""
+    return oversubscribe.text_of(oversubscribe.parse(text(value)))
 
 
 def words(*choices: str) -> Convert:

@@ -381,7 +381,11 @@ class PartitionEntry:
     root_only: bool = key(False, kinds.boolean, "only administrators submit here", live=True)
     req_resv: bool = key(False, kinds.boolean, "jobs must name a reservation", live=True)
     oversubscribe: str = key(
-        "NO", kinds.word("NO", "EXCLUSIVE"), "EXCLUSIVE: every job gets whole nodes", live=True
+        "NO",
+        kinds.sharing,
+        "EXCLUSIVE: every job gets whole nodes; YES[:n]: up to n (4) jobs that ask for it share CPUs, "
+        "FORCE[:n]: all do",
+        live=True,
     )
     exclusive_user: bool = key(
         False,

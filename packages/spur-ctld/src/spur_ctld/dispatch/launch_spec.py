@@ -56,6 +56,7 @@ def slice_message(part: Slice) -> common_pb2.NodeSlice:
         memory_mb=part.memory_mb,
         gres=gres_messages(part.gres),
         ranks=part.ranks,
+        layer=part.layer,
     )
 
 

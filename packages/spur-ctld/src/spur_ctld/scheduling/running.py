@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from spur_core.states import JobState
 from spur_ctld.scheduling.views import claims, expected_end
 from spur_ctld.state.apply_preempt import may_requeue
-from spur_ctld.state.cluster import ClusterState, holding, is_lent
+from spur_ctld.state.cluster import ClusterState, holding, is_lent, layer_of
 from spur_ctld.state.pending import base_priority, gres_map
 from spur_ctld.state.records import Job, Partition
 from spur_sched.api import NodeShare, Running
@@ -61,7 +61,7 @@ def running_view(job: Job, partition: Partition | None, rules: Rules = _NO_RULES
         started=job.start_at if job.state in (JobState.RUNNING, JobState.SUSPENDED) else None,
         end=expected_end(job),
         shares=tuple(
-            NodeShare(part.node, part.cpus, part.memory_mb, gres_map(part.gres), part.ranks)
+            NodeShare(part.node, part.cpus, part.memory_mb, gres_map(part.gres), part.ranks, part.layer)
             for part in holding(job)
         ),
         licenses=job.licenses,
@@ -99,7 +99,8 @@ def _mode(job: Job, partition: Partition | None) -> str:
         return push.mode
     if job.time_signalled_at is not None or job.exits:
         return "off"
-    if mode == "suspend" and job.state is not JobState.RUNNING:
+    if mode == "suspend" and (job.state is not JobState.RUNNING or layer_of(job)):
+        # Who shares CPUs has none to lend.
         return "off"
     if mode == "requeue" and not may_requeue(job):
         return "cancel"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from spur_core.grammar.hostlist import natural_key
+from spur_core.grammar.sharing import parse as parse_sharing
 from spur_core.states import JobState, NodeAvail
 from spur_ctld.state import distribution
 from spur_ctld.state.access import owning_job
@@ -51,6 +52,7 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
     use = state.use.get(node.name)
     held = [state.jobs[job_id] for job_id in sorted(use.jobs)] if use is not None else []
     running = []
+    layers: list[tuple[str, int] | None] = []
     claimed: dict[int, int] = {}
     for job in held:
         job_id = job.job_id
@@ -61,13 +63,14 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
             claimed = claimed or claims(state, node)
             cpus = claimed.get(job_id, 0)
         running.append((expected_end(job), cpus, part.memory_mb, gres_map(part.gres)))
+        layers.append((job.partition, part.layer) if part.layer else None)
     owned = owning_job(state, held)
     return NodeView(
         name=node.name,
         cpus=node.cpus,
         memory_mb=node.memory_mb,
         gres=gres_map(node.gres),
-        used_cpus=(use.cpus if use else 0) + sum(claimed.values()),
+        used_cpus=(use.own_cpus if use else 0) + sum(claimed.values()),
         used_memory_mb=use.memory_mb if use else 0,
         used_gres=dict(use.gres) if use else {},
         schedulable=state.schedulable(node),
@@ -83,6 +86,7 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
         owner=owned.request.uid if owned is not None else None,
         users=frozenset(job.request.uid for job in held),
         partition_cpus=_partition_cpus(held, node.name),
+        layers=tuple(layers) if use is not None and use.layers else (),
     )
 
 
@@ -101,6 +105,7 @@ def _partition_cpus(held: Sequence[Job], node: str) -> tuple[tuple[str, int], ..
 
 def partition_view(partition: Partition) -> PartitionView:
     """One partition with all its members."""
+    sharing = parse_sharing(partition.oversubscribe)
     return PartitionView(
         name=partition.name,
         up=partition.state in _UP,
@@ -110,7 +115,8 @@ def partition_view(partition: Partition) -> PartitionView:
         max_nodes=partition.max_nodes,
         min_nodes=partition.min_nodes,
         priority_tier=partition.priority_tier,
-        oversubscribe=partition.oversubscribe,
+        oversubscribe=sharing.word,
+        share=sharing.most,
         exclusive_user=partition.exclusive_user,
         max_cpus_per_node=partition.max_cpus_per_node,
         lln=partition.lln,
@@ -144,6 +150,7 @@ def slices_of(placement: Placement, request: Request) -> tuple[Slice, ...]:
                 memory_mb=share.memory_mb,
                 gres=tuple(gres),
                 ranks=tuple(range(first, after)),
+                layer=share.layer,
             )
         )
         first = after

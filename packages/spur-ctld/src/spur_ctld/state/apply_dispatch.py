@@ -78,7 +78,7 @@ def _why_not(state: ClusterState, job: Job | None, op: DispatchBegin) -> str:
     if not op.slices or len({part.node for part in op.slices}) != len(op.slices):
         return "a dispatch names each of its nodes once"
     for part in op.slices:
-        if why := state.why_not(part):
+        if why := state.why_not(part, op.partition):
             return why
     if op.reservation and op.reservation not in state.reservations:
         return f"reservation {op.reservation} is gone"

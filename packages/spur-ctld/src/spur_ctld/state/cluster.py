@@ -20,18 +20,34 @@ GresUse = dict[tuple[str, str], int]
 class NodeUse:
     """What attempts hold on one node."""
 
-    __slots__ = ("cpus", "gres", "jobs", "memory_mb")
+    __slots__ = ("gres", "jobs", "layers", "memory_mb", "own_cpus")
 
     def __init__(self) -> None:
-        self.cpus = 0
+        #: CPUs of attempts that do not share them.
+        self.own_cpus = 0
+        #: Layer -> (attempts, their CPUs) of those that share.
+        self.layers: dict[int, tuple[int, int]] = {}
         self.memory_mb = 0
         self.gres: GresUse = {}
         #: Jobs that hold something here.
         self.jobs: set[int] = set()
 
+    @property
+    def cpus(self) -> int:
+        """CPUs that somebody has, at least: those of the fullest layer."""
+        if not self.layers:
+            return self.own_cpus
+        return self.own_cpus + max(cpus for _, cpus in self.layers.values())
+
     def add(self, job_id: int, part: Slice, sign: int) -> None:
         """Take (+1) or give back (-1) one slice."""
-        self.cpus += sign * part.cpus
+        if part.layer:
+            jobs, cpus = self.layers.get(part.layer, (0, 0))
+            self.layers[part.layer] = (jobs + sign, cpus + sign * part.cpus)
+            if jobs + sign == 0:
+                del self.layers[part.layer]
+        else:
+            self.own_cpus += sign * part.cpus
         self.memory_mb += sign * part.memory_mb
         for item in part.gres:
             key = (item.name, item.type)
@@ -187,13 +203,16 @@ class ClusterState:
         """Whether new work may go there now."""
         return node.avail is NodeAvail.UP and not node.drain and not node.fail
 
-    def why_not(self, part: Slice) -> str:
-        """Why this slice does not fit now; empty when it does."""
+    def why_not(self, part: Slice, partition: str) -> str:
+        """Why this slice of a job of the partition does not fit now; empty when it does."""
         node = self.nodes.get(part.node)
         if node is None or not self.schedulable(node):
             return f"node {part.node} is not available"
         use = self.use.get(part.node) or NodeUse()
-        if use.cpus + part.cpus > node.cpus:
+        if self._apart(use, part, partition):
+            return f"node {part.node} has jobs that share no CPUs with it"
+        taken = use.layers.get(part.layer, (0, 0))[1] if part.layer else use.cpus
+        if taken + part.cpus > node.cpus:
             return f"node {part.node} has not enough free CPUs"
         if node.memory_mb and use.memory_mb + part.memory_mb > node.memory_mb:
             return f"node {part.node} has not enough free memory"
@@ -203,6 +222,13 @@ class ClusterState:
             if use.gres.get(key, 0) + item.count > have.get(key, 0):
                 return f"node {part.node} has not enough free {item.name}"
         return ""
+
+    def _apart(self, use: NodeUse, part: Slice, partition: str) -> bool:
+        """Whether who shares CPUs would meet others than those of its partition that share, too."""
+        if not part.layer:
+            return bool(use.layers)
+        others = (self.jobs[job_id] for job_id in use.jobs)
+        return any(job.partition != partition or not layer_of(job) for job in others)
 
     # -- small things
 
@@ -265,6 +291,11 @@ def holding(job: Job) -> tuple[Slice, ...]:
     if is_lent(job):
         return tuple(msgspec.structs.replace(part, cpus=0) for part in parts)
     return parts
+
+
+def layer_of(job: Job) -> int:
+    """The layer of shared CPUs that the attempt is in, on all its nodes; 0 = it has CPUs of its own."""
+    return job.slices[0].layer if job.slices else 0
 
 
 def is_lent(job: Job) -> bool:

@@ -164,8 +164,9 @@ def _nodes_are_not_overbooked(state: ClusterState) -> Problems:
             sums.setdefault(part.node, NodeUse()).add(job.job_id, part, +1)
     for name in sorted(sums.keys() | state.use.keys()):
         have, said = sums.get(name, NodeUse()), state.use.get(name, NodeUse())
-        if (have.cpus, have.memory_mb, have.gres, have.jobs) != (
-            said.cpus,
+        if (have.own_cpus, have.layers, have.memory_mb, have.gres, have.jobs) != (
+            said.own_cpus,
+            said.layers,
             said.memory_mb,
             said.gres,
             said.jobs,

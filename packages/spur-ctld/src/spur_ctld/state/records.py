@@ -22,9 +22,8 @@ IndexRange = tuple[int, int, int]
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base: immutable, keyword-only, defaults left out of the encoding.
 
-    Nothing immutable can come to refer to itself, so the garbage collector need not look at the tens of
-    thousands of them: its longest pauses were for these.
-    """
+    Nothing immutable can come to refer to itself: the garbage collector need not look at tens of thousands
+    of them, for which its longest pauses were."""
 
 
 class Exit(Record, frozen=True, kw_only=True):
@@ -45,13 +44,14 @@ class Gres(Record, frozen=True, kw_only=True):
 
 
 class Slice(Record, frozen=True, kw_only=True):
-    """What an attempt holds on one node.  `ranks` are global task ranks, ascending."""
+    """An attempt on one node: `ranks` are global and ascending, `layer` is that of shared CPUs, 0 = none."""
 
     node: str
     cpus: int
     memory_mb: int = 0
     gres: tuple[Gres, ...] = ()
     ranks: tuple[int, ...] = ()
+    layer: int = 0
 
 
 class Usage(Record, frozen=True, kw_only=True):
@@ -482,7 +482,7 @@ class Partition(Record, frozen=True, kw_only=True):
     over_time_limit: int = 0
     all_nodes: bool = False
     allow_groups: tuple[str, ...] = ()
-    #: "NO", or "EXCLUSIVE": its jobs get whole nodes.
+    #: "NO"; "EXCLUSIVE": its jobs get whole nodes; "YES:n", "FORCE:n": up to n jobs share a CPU.
     oversubscribe: str = "NO"
     exclusive_user: bool = False
     max_cpus_per_node: int | None = None

@@ -7,6 +7,7 @@ from spur_core.config.model import Config
 from spur_core.config.sections import PartitionEntry
 from spur_core.errors import RequestError
 from spur_core.grammar.gres import parse_gres
+from spur_core.grammar.sharing import parse as parse_sharing
 from spur_sched.api import GresMap, NodeView, PartitionView
 
 #: Name of the only partition of a cluster that is described by numbers.
@@ -109,6 +110,7 @@ def _node(name: str, size: Size, weight: int = 1, features: frozenset[str] = fro
 
 
 def _partition(entry: PartitionEntry, nodes: frozenset[str]) -> PartitionView:
+    sharing = parse_sharing(entry.oversubscribe)
     return PartitionView(
         name=entry.name,
         up=entry.state == "UP",
@@ -118,7 +120,8 @@ def _partition(entry: PartitionEntry, nodes: frozenset[str]) -> PartitionView:
         max_nodes=entry.max_nodes,
         min_nodes=entry.min_nodes,
         priority_tier=entry.priority_tier,
-        oversubscribe=entry.oversubscribe,
+        oversubscribe=sharing.word,
+        share=sharing.most,
         exclusive_user=entry.exclusive_user,
         max_cpus_per_node=entry.max_cpus_per_node,
         lln=entry.lln,

@@ -246,9 +246,15 @@ class _Replay:
             for key, count in share.gres.items():
                 used[key] = used.get(key, 0) + count
         self.views[at] = self.views[at]._replace(
-            used_cpus=sum(share.cpus for _, share in held),
+            used_cpus=sum(share.cpus for _, share in held if not share.layer),
             used_memory_mb=sum(share.memory_mb for _, share in held),
             used_gres=used,
             running=tuple((until, share.cpus, share.memory_mb, share.gres) for until, share in held),
             jobs=len(held),
+            layers=tuple(
+                (self.live[job_id].view.partition, share.layer) if share.layer else None
+                for job_id, (_, share) in self.on_node[at].items()
+            )
+            if any(share.layer for _, share in held)
+            else (),
         )
