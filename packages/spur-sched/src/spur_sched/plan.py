@@ -31,6 +31,7 @@ from spur_sched.api import (
     Snapshot,
     Waiting,
 )
+from spur_sched.bounds import Bounds
 from spur_sched.columns import CPUS, FOREVER
 from spur_sched.ground import Ground
 from spur_sched.kept import Spans
@@ -41,7 +42,7 @@ from spur_sched.rules import (
     Why,
     limit_secs,
 )
-from spur_sched.search import Ask, Found, earliest
+from spur_sched.search import Ask, Found, earliest, rounded
 from spur_sched.shape import Failures, Shape, longest
 from spur_sched.timeline import Part, end_of
 
@@ -113,6 +114,9 @@ class Planner:
             and self._limits is None
         )
         self._failures: dict[tuple[object, ...], Failures] = {}
+        self._bounds: dict[tuple[object, ...], Bounds] = {}
+        #: Nothing becomes free but by the end of what runs.
+        self._compares = policy.backfill == "conservative" and policy.preempt_type == "none"
         self._steps = self._run()
 
     def advance(self, work: int) -> bool:
@@ -301,9 +305,7 @@ class Planner:
         if all(shape.hopeless(pool) for _, pool in pools):
             shape.failed = True
             return False
-        ask = shape.ask
-        if ask is None:
-            ask = shape.ask = _ask(shape)
+        ask = self._ask(shape)
         failures = self._failures.get(ask[0])
         if failures is None:
             failures = self._failures[ask[0]] = Failures(len(ask[1]))
@@ -494,13 +496,34 @@ class Planner:
                 clip=partial(self.ground.kept.clip, shape.wanted.reservation),
                 odd=frozenset() if closed is None else closed.parts,
             )
-            after = self.now if job.licenses else max(self.now, shape.searched)
+            after = self.now if job.licenses else self._after(shape, resolution)
             found = earliest(timeline, ask, after, horizon, resolution)
             if found is not None and (best is None or found.start < best.start):
                 best = found
         if not job.licenses:
             shape.searched = max(shape.searched, best.start if best is not None else horizon)
+            if self._compares and shape.plain is not None:
+                same, sizes = self._ask(shape)
+                self._bounds.setdefault(same, Bounds(len(sizes))).add(sizes, shape.searched)
         return best
+
+    def _after(self, shape: Shape, resolution: int) -> float:
+        """No earlier start than this exists."""
+        if shape.searched > -math.inf or not self._compares or shape.plain is None:
+            return max(self.now, shape.searched)
+        if resolution != self.policy.bf_resolution:
+            # Where starts are exact, those of others that were rounded up say too much.
+            return self.now
+        same, sizes = self._ask(shape)
+        bounds = self._bounds.get(same)
+        after = -math.inf if bounds is None else bounds.after(sizes)
+        return max(self.now, rounded(after, resolution))
+
+    def _ask(self, shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
+        """The shape's sizes, worked out once."""
+        if shape.ask is None:
+            shape.ask = _ask(shape)
+        return shape.ask
 
     def _instants(self, job: JobView) -> list[float]:
         """When something changes for the job that is not of a node."""
@@ -516,6 +539,8 @@ def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
     same = (
         shape.wanted,
         count.tasks_given,
+        # Fewer tasks than nodes are not easier to place, but impossible.
+        count.tasks_given and count.num_tasks < count.min_nodes,
         demand.exclusive,
         demand.whole_memory,
         need.ntasks_per_socket,

@@ -15,8 +15,8 @@ import numpy as np
 from spur_sched.api import Layer
 from spur_sched.columns import CPUS, EMPTY, FOREVER, MEMORY, Bools, Columns, Floats, Ints
 
-#: Slots that a node gets besides those it needs when it is given new ones.
-_SPARE: Final = 5
+#: Of so many slots one may be given up before they are taken together.
+_LOST: Final = 4
 
 
 class Steps(NamedTuple):
@@ -90,7 +90,7 @@ class Rows:
             if count >= given:
                 dead += range(head, head + used)
                 self._lost += given
-                head, given, used = self.size, count + 1 + _SPARE, 0
+                head, given, used = self.size, count + 1, 0
                 self.size += given
             elif used > count:
                 dead += range(head + count, head + used)
@@ -112,7 +112,7 @@ class Rows:
         self.lasts[slots] = lasts
         self.falls[slots] = falls
         self.room[:, slots] = np.array(rooms, dtype=np.int64).T
-        if self._lost > self.size // 2:
+        if self._lost > self.size // _LOST:
             self._tidy()
 
     def _grow(self) -> None:
@@ -125,12 +125,12 @@ class Rows:
 
     def _tidy(self) -> None:
         """Leave out the slots that nodes gave up."""
-        spans = [(head, head + given) for head, given, _ in self._of.values()]
-        keep = np.concatenate([np.arange(head, end) for head, end in spans])
-        head = 0
-        for at, (_, given, used) in self._of.items():
-            self._of[at] = (head, given, used)
-            head += given
+        places = np.array(list(self._of.values()), dtype=np.int64).reshape(-1, 3)
+        heads, given = places[:, 0], places[:, 1]
+        after = np.cumsum(given) - given
+        keep = np.repeat(heads - after, given) + np.arange(int(given.sum()))
+        used = zip(self._of, after.tolist(), given.tolist(), places[:, 2].tolist(), strict=True)
+        self._of = {at: (head, slots, number) for at, head, slots, number in used}
         self.where = self.where[keep]
         for name in ("begins", "lasts", "falls"):
             setattr(self, name, getattr(self, name)[keep])

@@ -20,6 +20,9 @@ from spur_sched.timeline import Timeline, end_of
 
 #: Numbers up to this are counted to find the greatest.
 _MOST_COUNTED: Final = 4096
+#: So many parts of the time are looked at before all the rest is, each so much longer than the one before.
+_PARTS: Final = 3
+_WIDER: Final = 4.0
 _NO_TIMES: Final[tuple[tuple[float, float], ...]] = ()
 #: (column, tasks)
 Chosen = list[tuple[int, int]]
@@ -93,12 +96,12 @@ def earliest(timeline: Timeline, ask: Ask, after: float, horizon: float, resolut
         horizon: later instants are not looked at.
         resolution: starts are rounded up to a multiple of this many seconds; 0 = exact.
     """
-    found = _candidates(timeline, timeline.rows(), ask, after, horizon, resolution)
     if ask.plain is not None and not ask.away and not ask.instants and ask.clear is None and not ask.odd:
-        return _Sweep(timeline, ask, found).run()
+        return _in_parts(timeline, ask, after, horizon, resolution)
+    found = _candidates(timeline, timeline.rows(), ask, after, horizon, resolution)
     starts, where = found.starts, found.where
     extra = [
-        (max(after, _rounded(end, resolution)), at)
+        (max(after, rounded(end, resolution)), at)
         for at, times in ask.away.items()
         if ask.member[at]
         for _, end in times
@@ -112,9 +115,29 @@ def earliest(timeline: Timeline, ask: Ask, after: float, horizon: float, resolut
     return _Walk(timeline, ask).run(starts, where)
 
 
+def _in_parts(timeline: Timeline, ask: Ask, after: float, horizon: float, resolution: float) -> Found | None:
+    """A part of the time after the other; where nothing begins, nothing fits that did not fit before."""
+    rows, begin = timeline.rows(), after
+    width = timeline.reach
+    for _ in range(_PARTS):
+        until = begin + width
+        if until >= horizon:
+            break
+        found = _Sweep(timeline, ask, _candidates(timeline, rows, ask, begin, until, resolution)).run()
+        if found is not None:
+            timeline.reached(found.start - after)
+            return found
+        begin, width = until, width * _WIDER
+    found = _Sweep(timeline, ask, _candidates(timeline, rows, ask, begin, horizon, resolution)).run()
+    if found is not None:
+        timeline.reached(found.start - after)
+    return found
+
+
 def _candidates(
     timeline: Timeline, rows: Rows, ask: Ask, after: float, horizon: float, resolution: float
 ) -> _Candidates:
+    """Steps that may hold a task for starts from `after` to `horizon`."""
     size, demand = rows.size, ask.demand
     bounds = [(part.row, max(part.fixed, part.each * ask.each)) for part in demand.parts]
     if demand.exclusive:
@@ -124,7 +147,7 @@ def _candidates(
         good &= rows.room[row, :size] >= bound
     if demand.from_nodes is not None:
         good &= rows.room[MEMORY, :size] >= demand.from_nodes[rows.where[:size]]
-    ends = _next_short(good)
+    ends = _NextShort(good)
     # With fewer tasks than this on every node they could not hold them all.
     level = max(1, ask.each)
     if ask.enough[1] and not demand.uneven:
@@ -135,8 +158,9 @@ def _candidates(
         for part in demand.parts:
             if part.each:
                 better &= rows.room[part.row, :size] >= part.each * level
-        further = _next_short(better)
+        further = _NextShort(better)
     good &= rows.begins[:size] <= horizon
+    good &= rows.lasts[:size] > after
     found = good.nonzero()[0]
     where = rows.where[found]
     mine = ask.member[where]
@@ -146,8 +170,8 @@ def _candidates(
     if resolution:
         later = (starts > timeline.now) & (starts < FOREVER)
         starts = np.where(later, np.ceil(starts / resolution) * resolution, starts)
-    starts = np.maximum(starts, after)
-    limits = np.minimum(lasts, _latest(rows.begins[ends[found]], ask.secs))
+    np.maximum(starts, after, out=starts)
+    limits = np.minimum(lasts, _latest(rows.begins[ends.of(found)], ask.secs))
     keep = (limits > starts) & (starts <= horizon)
     found, where, starts, limits = found[keep], where[keep], starts[keep], limits[keep]
     tasks = demand.tasks(where, lambda row: rows.room[row][found])
@@ -158,7 +182,7 @@ def _candidates(
         limits, tasks = limits[enough], tasks[enough]
     firm = limits
     if further is not ends:
-        firm = np.where(tasks >= level, _latest(rows.begins[further[found]], ask.secs), -math.inf)
+        firm = np.where(tasks >= level, _latest(rows.begins[further.of(found)], ask.secs), -math.inf)
     if demand.uneven:
         sure = np.full(len(found), -math.inf)
     elif ask.most <= max(1, ask.each):
@@ -168,12 +192,17 @@ def _candidates(
     return _Candidates(starts, limits, sure, where, tasks, level, firm)
 
 
-def _next_short(good: Bools) -> Ints:
+class _NextShort:
     """Of each step the next one, of whatever node, that has too little."""
-    size = len(good)
-    ends: Ints = np.arange(size)
-    ends[good] = size - 1
-    return np.asarray(np.minimum.accumulate(ends[::-1])[::-1])
+
+    def __init__(self, good: Bools) -> None:
+        short = ~good
+        self._short = short.nonzero()[0]
+        self._before = np.cumsum(short, dtype=np.int32)
+
+    def of(self, steps: Ints) -> Ints:
+        """Of these, which have enough."""
+        return self._short[self._before[steps]]
 
 
 def _latest(instants: Floats, secs: float) -> Floats:
@@ -217,9 +246,9 @@ class _Sweep:
             count = int(np.searchsorted(starts, instant, side="right"))
             there = (self.limits[:count] > instant).nonzero()[0]
             lack = nodes - len(there)
-            short = 0
+            short = least = 0
             if lack <= 0 and tasks:
-                there, short = self._roomiest(there, instant, tasks, most)
+                there, short, least = self._roomiest(there, instant, tasks, most)
                 lack = nodes - len(there)
             if lack <= 0 and short <= 0:
                 found, again = self._choose(there, instant)
@@ -230,13 +259,14 @@ class _Sweep:
                 lack = 1
             place = count + max(0, lack - 1)
             if short > 0 and count < size:
-                more = np.cumsum(self.tasks[count:])
+                # Who comes in helps by what it holds more than the least of those that count.
+                more = np.cumsum(np.maximum(self.tasks[count:] - least, 0))
                 place = max(place, count + int(np.searchsorted(more, short)))
         return None
 
-    def _roomiest(self, there: Ints, instant: float, tasks: int, most: int) -> tuple[Ints, int]:
-        """The steps that are there, looked at until those with most tasks are certain, and how many tasks are
-        still missing."""
+    def _roomiest(self, there: Ints, instant: float, tasks: int, most: int) -> tuple[Ints, int, int]:
+        """The steps that are there, looked at until those with most tasks are certain; how many tasks are
+        still missing; what the least of those that count holds, if there are enough of them."""
         loose = there[(self.firm[there] <= instant) & (self.tasks[there] >= self.level)]
         if len(loose) and self.level > max(1, self._ask.each):
             self.tasks[loose] = self.level - 1
@@ -245,12 +275,13 @@ class _Sweep:
             top = there
             if len(there) > most:
                 top = there[_greatest(held, most)]
-            short = tasks - int(self.tasks[top].sum())
+            mine = self.tasks[top]
+            short = tasks - int(mine.sum())
             if short > 0:
-                return there, short
+                return there, short, int(mine.min()) if len(top) >= most else 0
             unsure = top[self.sure[top] <= instant].tolist()
             if not self._look(unsure, instant):
-                return there, 0
+                return there, 0, 0
             there = there[self.limits[there] > instant]
 
     def _look(self, steps: list[int], instant: float) -> bool:
@@ -371,5 +402,8 @@ class _Walk:
         return None if chosen is None else Found(start, chosen)
 
 
-def _rounded(instant: float, resolution: float) -> float:
-    return math.ceil(instant / resolution) * resolution if resolution and instant < FOREVER else instant
+def rounded(instant: float, resolution: float) -> float:
+    """Up to a multiple of `resolution`."""
+    if not resolution or not -math.inf < instant < FOREVER:
+        return instant
+    return math.ceil(instant / resolution) * resolution

@@ -19,6 +19,9 @@ from spur_sched.rows import Rows, Steps
 
 #: Work past its expected end is being ended: it is gone this soon.
 OVERDUE_SECS: Final = 1.0
+#: Bounds of the guess how far ahead a place will be found.
+_NEAR: Final = 300.0
+_FAR: Final = 30 * 86_400.0
 
 
 class Part(NamedTuple):
@@ -42,6 +45,8 @@ class Timeline:
         self.last: Floats = np.full(columns.size, -math.inf)
         self.low: Ints = np.zeros((0, 0), dtype=np.int64)
         self.promises = 0
+        #: How far ahead it is worth looking first: a guess, which changes nothing of what is found.
+        self.reach = math.inf
         self._held: dict[int, list[tuple[float, Vector]]] = {}
         self._steps: dict[int, Steps] = {}
         self._changed: set[int] = set()
@@ -162,6 +167,11 @@ class Timeline:
         return room, math.inf
 
     # -- all nodes
+
+    def reached(self, secs: float) -> None:
+        """So far ahead a place was found."""
+        secs = min(2 * secs, _FAR) + _NEAR
+        self.reach = secs if self.reach == math.inf else self.reach + (secs - self.reach) / 8
 
     def rows(self) -> Rows:
         """All steps as one table, up to date."""
