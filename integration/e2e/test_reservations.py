@@ -91,6 +91,33 @@ def test_one_node_of_two(cluster: Any) -> None:
     assert refused.stderr == "delete_reservation reservationname=one: Requested reservation is in use\n"
 
 
+def test_a_magnetic_one_draws_its_users_jobs(cluster: Any) -> None:
+    create(cluster, "pull", "StartTime=now", "Duration=60", "Nodes=node2", "Flags=MAGNETIC")
+    assert "Flags=SPEC_NODES,MAGNETIC" in cluster.ok("scontrol", "show", "reservation", "pull")
+    text = "echo in=$SLURM_JOB_RESERVATION; sleep 600"
+    first = cluster.sbatch("--exclusive", "-o", "drawn.out", "--wrap", text)
+    cluster.wait(first, "RUNNING")
+    assert (column(cluster, first, "%N"), column(cluster, first, "%v")) == ("node2", "pull")
+    path = cluster.work / "drawn.out"
+    cluster.until(lambda: path.exists() and path.read_text() == "in=pull\n", "its output")
+    # Where it has no room they run as others do.
+    second = cluster.sbatch("--exclusive", "--wrap", QUIET)
+    cluster.wait(second, "RUNNING")
+    assert (column(cluster, second, "%N"), column(cluster, second, "%v")) == ("node1", "(null)")
+    third = cluster.sbatch("--exclusive", "--wrap", QUIET)
+    waits_for(cluster, third, "Resources")
+    cluster.ok("scancel", first)
+    cluster.wait(third, "RUNNING")
+    assert (column(cluster, third, "%N"), column(cluster, third, "%v")) == ("node2", "pull")
+    assert cluster.history(third, "Reservation,ReqReservation", "-X") == [["pull", ""]]
+    # Nobody else's.
+    cluster.ok("scancel", third)
+    cluster.until(lambda: not column(cluster, third, "%t"), "it is gone")
+    cluster.ok("scontrol", "update", "ReservationName=pull", "Users=nobody")
+    fourth = cluster.sbatch("--exclusive", "--wrap", QUIET)
+    waits_for(cluster, fourth, "Resources")
+
+
 def test_deleting_holds_who_waits(cluster: Any) -> None:
     create(cluster, "later", "StartTime=now+1day", "Duration=60", "Nodes=node1")
     job = cluster.sbatch("--reservation=later", "--wrap", "true")

@@ -33,6 +33,7 @@ from testkit.slow_amounts import (
     seen_in,
     ways,
 )
+from testkit.slow_magnets import draw_in
 
 __all__ = ["Slow", "Wrong"]
 
@@ -365,8 +366,24 @@ class Slow:
         known = {job.job_id for job in self.queue}
         claim(placed.keys() | waiting.keys() <= known, "the plan names jobs that are not in the queue")
         claim(plan.complete, "the plan is not complete")
+        drawn = any(window.draws for window in self.windows)
         for job in self.queue:
-            self._judge(job, placed.get(job.job_id, []), waiting.get(job.job_id), expected.get(job.job_id))
+            if drawn and not job.reservation:
+                # All of them at once, before anybody who names none.
+                drawn = False
+                for one in self.queue:
+                    draw_in(self, one, placed.get(one.job_id, []))
+            starts = [one for one in placed.get(job.job_id, []) if not one.reservation]
+            done = len(placed.get(job.job_id, [])) - len(starts)
+            tasks = (None,) if job.tasks is None else job.tasks
+            if done < len(tasks):
+                rest = job if job.tasks is None else job._replace(tasks=job.tasks[done:])
+                self._judge(rest, starts, waiting.get(job.job_id), expected.get(job.job_id))
+            else:
+                claim(
+                    job.job_id not in waiting.keys() | expected.keys(),
+                    f"job {job.job_id}: drawn in and waits",
+                )
 
     def _judge(self, job: JobView, starts: list[Placement], reason: str | None, expected) -> None:
         who = f"job {job.job_id}"
@@ -376,7 +393,7 @@ class Slow:
         tasks = (None,) if job.tasks is None else job.tasks
         claim([one.task for one in starts] == list(tasks[: len(starts)]), f"{who}: tasks out of order")
         for start in starts:
-            self._start(job, start, opened)
+            self.start(job, start, opened)
         if len(starts) == len(tasks):
             claim(reason is None, f"{who}: starts and waits for {reason}")
             claim(expected is None, f"{who}: starts and is expected")
@@ -388,23 +405,23 @@ class Slow:
             return
         for name in opened:
             claim(
-                not self._may_start(name) or not self.fits(job, self.partitions[name], self.now),
+                not self.may_start(name) or not self.fits(job, self.partitions[name], self.now),
                 f"{who}: would fit in {name} now and waits for {reason}",
             )
         self._wait(job, reason, expected, opened)
 
-    def _may_start(self, name: str) -> bool:
+    def may_start(self, name: str) -> bool:
         return self.policy.backfill != "none" or name not in self.waited
 
-    def _start(self, job: JobView, start: Placement, opened: list[str]) -> None:
+    def start(self, job: JobView, start: Placement, opened: list[str]) -> None:
         who = f"job {job.job_id}"
         claim(start.partition in opened, f"{who}: starts in {start.partition}, which is closed to it")
         for name in opened[: opened.index(start.partition)]:
             claim(
-                not self._may_start(name) or not self.fits(job, self.partitions[name], self.now),
+                not self.may_start(name) or not self.fits(job, self.partitions[name], self.now),
                 f"{who}: would fit in {name}, which comes before {start.partition}",
             )
-        claim(self._may_start(start.partition), f"{who}: passes somebody who waits in {start.partition}")
+        claim(self.may_start(start.partition), f"{who}: passes somebody who waits in {start.partition}")
         part = self.partitions[start.partition]
         layer = start.shares[0].layer
         claim(all(share.layer == layer for share in start.shares), f"{who}: in several layers")

@@ -81,6 +81,7 @@ def draw(
     licenses: bool = False,
     wishes: bool = False,
     sharing: bool = False,
+    magnets: bool = False,
 ) -> SmallCluster:
     """One cluster with its queue.
 
@@ -91,6 +92,7 @@ def draw(
         wishes: GPUs per task and in all, rows of nodes, as few nodes as will do, scratch space, CPUs of each
             node, partitions of whole nodes.
         sharing: partitions whose jobs share CPUs, all or those that ask for it.
+        magnets: reservations that draw jobs in.
     """
     made = SmallCluster()
     made._policy = Policy(backfill=backfill, bf_window=10**9, bf_resolution=1, bf_max_job_test=10**6)
@@ -129,6 +131,12 @@ def draw(
         ]
     if sharing:
         _draw_sharing(pick, made)
+    if magnets:
+        ids = [job.job_id for job in made._jobs if not job.reservation]
+        made._windows = [
+            window._replace(draws=frozenset(one for one in ids if pick(0, 2))) if pick(0, 2) else window
+            for window in made._windows
+        ]
     return made
 
 

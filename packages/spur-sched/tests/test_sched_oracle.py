@@ -20,11 +20,19 @@ KINDS = {
     "one partition": {"parts": False},
     "several partitions": {"parts": True},
     "reservations": {"parts": False, "windows": True},
+    "magnetic reservations": {"parts": True, "windows": True, "magnets": True},
     "licences": {"parts": False, "licenses": True},
     "wishes": {"parts": True, "wishes": True},
     "shared CPUs": {"parts": True, "wishes": True, "sharing": True},
     "everything": {"parts": True, "windows": True, "licenses": True, "wishes": True},
-    "everything shared": {"parts": True, "windows": True, "licenses": True, "wishes": True, "sharing": True},
+    "everything shared": {
+        "parts": True,
+        "windows": True,
+        "licenses": True,
+        "wishes": True,
+        "sharing": True,
+        "magnets": True,
+    },
 }
 ROUNDS = int(os.environ.get("SPUR_ORACLE", "100"))
 SEED = int(os.environ.get("SPUR_ORACLE_SEED", "1"))

@@ -112,7 +112,7 @@ BAD = [
     ({"start_at": 1.0}, "Invalid time specified"),
     ({"flags": ["bogus"]}, "Invalid reservation flag: bogus"),
     ({"flags": ["daily", "weekly"]}, "both DAILY and WEEKLY"),
-    ({"flags": ["magnetic"]}, "not supported on this system"),
+    ({"flags": ["force_start"]}, "not supported on this system"),
     ({"flags": ["hourly"], "duration_secs": 2 * HOUR}, "longer than HOURLY allows"),
     ({"flags": ["part_nodes"]}, "PART_NODES needs"),
     ({"licenses": "m:1"}, "Invalid license specification"),

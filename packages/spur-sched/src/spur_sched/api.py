@@ -66,6 +66,8 @@ class Window(NamedTuple):
     flex: bool = False
     cpus: tuple[tuple[str, int], ...] | None = None
     licenses: tuple[tuple[str, int], ...] = ()
+    #: Jobs that name no reservation and may start in this one while it holds (MAGNETIC).
+    draws: frozenset[int] = frozenset()
 
 
 class License(NamedTuple):
@@ -333,6 +335,8 @@ class Placement(NamedTuple):
     #: The licences taken (the one chosen of `a|b`), and the limit when `time_min` cut it.
     licenses: tuple[tuple[str, int], ...] = ()
     time_limit: int | None = None
+    #: The one that drew it in; "" = none, or the one that it names.
+    reservation: str = ""
 
 
 class Expected(NamedTuple):

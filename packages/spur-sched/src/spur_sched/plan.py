@@ -31,12 +31,14 @@ from spur_sched.api import (
     Snapshot,
     Waiting,
 )
+from spur_sched.asks import ask_of
 from spur_sched.bounds import Bounds
 from spur_sched.columns import CPUS, FOREVER
 from spur_sched.ground import Ground
 from spur_sched.kept import Spans
 from spur_sched.kinds import Kind, Kinds
 from spur_sched.licenses import Licenses
+from spur_sched.magnets import drawn, left, magnets
 from spur_sched.making_room import MakingRoom
 from spur_sched.rules import (
     Why,
@@ -82,6 +84,9 @@ class Planner:
         self._pools = snapshot.licenses()
         self.ground.keep(self._windows, self._running)
         self.ground.connect(self.policy.topology)
+        #: Reservations that draw jobs in, until they did; how many runs of a job were drawn in.
+        self._magnets = magnets(self._windows, now)
+        self._drawn: dict[int, int] = {}
         self.preemptions: list[Preemption] = []
         self._making: MakingRoom | None = None
         #: Licences are what kept the job from starting.
@@ -156,6 +161,13 @@ class Planner:
         for job in self.queue:
             if self._spent >= self._budget:
                 return
+            if self._magnets and not job.reservation:
+                yield from self._draw_in()
+            if job.job_id in self._drawn:
+                rest = left(job, self._drawn[job.job_id])
+                if rest is None:
+                    continue
+                job = rest
             self._spent += 1
             self._depth += 1
             why = self._job(job)
@@ -164,6 +176,29 @@ class Planner:
             yield self._spent - spent
             spent = self._spent
         self._complete = True
+
+    # -- magnetic reservations
+
+    def _draw_in(self) -> Iterator[int]:
+        """Start those that find room in reservations that draw them; yields the work of each."""
+        windows, self._magnets = self._magnets, []
+        for job in self.queue:
+            if job.reservation or (job.deadline_at is not None and self._too_late(job, job.deadline_at)):
+                continue
+            before, tasks = self._spent, (None,) if job.tasks is None else job.tasks
+            for inside in drawn(job, windows, self.now):
+                done = self._drawn.get(job.job_id, 0)
+                for task in tasks[done:]:
+                    opened, _ = self._within_limits(inside, self._kinds.of(inside).opened)
+                    if not any(
+                        not shape.failed and self._in_time(inside, shape) and self._start(inside, task, shape)
+                        for shape in opened
+                    ):
+                        break
+                    done += 1
+                    self._drawn[job.job_id] = done
+                    self.placements[-1] = self.placements[-1]._replace(reservation=inside.reservation)
+            yield self._spent - before
 
     # -- one job
 
@@ -230,7 +265,7 @@ class Planner:
             if not self._in_time(job, shape):
                 continue
             before = making.trials
-            made = making.for_job(job, task, shape, _ask(shape))
+            made = making.for_job(job, task, shape, ask_of(shape))
             self._over = making.over
             self._spent += (making.trials - before) * (5 + self.ground.columns.size // 100)
             if made is None:
@@ -522,7 +557,7 @@ class Planner:
     def _ask(self, shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
         """The shape's sizes, worked out once."""
         if shape.ask is None:
-            shape.ask = _ask(shape)
+            shape.ask = ask_of(shape)
         return shape.ask
 
     def _instants(self, job: JobView) -> list[float]:
@@ -531,42 +566,6 @@ class Planner:
         if job.switches is not None and job.switches_until is not None and job.switches_until > self.now:
             found.append(job.switches_until)
         return found
-
-
-def _ask(shape: Shape) -> tuple[tuple[object, ...], tuple[float, ...]]:
-    """The request as something that can be less or more, and what must be equal for that."""
-    need, count, demand = shape.demand.need, shape.counts, shape.demand
-    same = (
-        shape.wanted,
-        count.tasks_given,
-        # Fewer tasks than nodes are not easier to place, but impossible.
-        count.tasks_given and count.num_tasks < count.min_nodes,
-        demand.exclusive,
-        demand.whole_memory,
-        need.ntasks_per_socket,
-        need.ntasks_per_core,
-        need.ntasks_per_gpu,
-        need.threads_per_core,
-        need.gres_total,
-        count.spread,
-        count.fewest,
-        need.cpus_per_gpu if need.gres_total else 0,
-        need.memory_per_gpu_mb if need.gres_total else 0,
-        tuple(part.row for part in demand.parts),
-    )
-    more = (
-        float(count.min_nodes),
-        count.num_tasks,
-        count.each,
-        -count.max_nodes,
-        -need.tasks_per_node,
-        # What it comes to depends on more than the tasks.
-        demand.memory_per_cpu if demand.exclusive or demand.uneven else 0,
-        shape.secs,
-        *(part.fixed for part in demand.parts),
-        *(part.each for part in demand.parts),
-    )
-    return same, more
 
 
 def _merged(one: dict[int, Spans], other: dict[int, Spans]) -> dict[int, Spans]:

@@ -31,6 +31,7 @@ WORDS: Final = (
     "PURGE_COMP",
     "NO_HOLD_JOBS_AFTER_END",
     "USER_DELETE",
+    "MAGNETIC",
 )
 #: Shown, never asked for.
 _MADE: Final = frozenset({"ALL_NODES"})
@@ -40,7 +41,7 @@ _SYNONYMS: Final = {
     "NO_HOLD_JOBS_AFTER": "NO_HOLD_JOBS_AFTER_END",
 }
 #: Slurm's, not ours.
-_LATER: Final = frozenset({"MAGNETIC", "FIRST_CORES", "FORCE_START"})
+_LATER: Final = frozenset({"FIRST_CORES", "FORCE_START"})
 #: Kept in fields of their own.
 _FIELDS: Final = frozenset({*REPEATS, "TIME_FLOAT", "PURGE_COMP"})
 

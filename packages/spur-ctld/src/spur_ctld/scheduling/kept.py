@@ -1,9 +1,10 @@
 """What reservations keep and which licences there are, as a scheduling pass sees it.  Pure."""
 
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.reservations import is_active, model
+from spur_ctld.state.reservations import Reservation, is_active, model, rules
 from spur_sched.api import License, Window
 from spur_sched.reservations import windows
+from spur_sched.reservations.access import admits
 from spur_sched.reservations.windows import LONGEST_PERIOD
 
 
@@ -14,7 +15,21 @@ def windows_of(state: ClusterState, now: float, ahead_secs: float) -> list[Windo
     """
     if not state.reservations:
         return []
-    return windows(map(model, state.reservations.values()), now, now + ahead_secs + LONGEST_PERIOD)
+    found = windows(map(model, state.reservations.values()), now, now + ahead_secs + LONGEST_PERIOD)
+    drawn = {one.name: _drawn(state, one) for one in state.reservations.values() if "MAGNETIC" in one.flags}
+    if not drawn:
+        return found
+    return [window._replace(draws=drawn.get(window.name, window.draws)) for window in found]
+
+
+def _drawn(state: ClusterState, one: Reservation) -> frozenset[int]:
+    """Pending jobs that it lets in and that name none; administrators are not drawn for being that."""
+    found = []
+    for job_id in state.pending:
+        request = state.jobs[job_id].request
+        if not request.reservation and admits(rules(one), request.user, request.account, (request.group,)):
+            found.append(job_id)
+    return frozenset(found)
 
 
 def licenses_of(state: ClusterState, now: float) -> dict[str, License]:

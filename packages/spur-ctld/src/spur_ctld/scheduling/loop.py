@@ -186,7 +186,7 @@ class SchedulerLoop:
             slices=slices_of(placement, job.request),
             task=placement.task,
             everywhere=True,
-            reservation=resv_gate.gate(self._site.ledger.state, job.request, now).name,
+            reservation=placement.reservation or resv_gate.gate(state, job.request, now).name,
             licenses=placement.licenses,
             time_limit=placement.time_limit or limit_of_deadline(job.request, now),
             priority=self._site.priorities.of(job) if state.command_version >= 4 else 0,
