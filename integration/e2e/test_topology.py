@@ -91,6 +91,21 @@ def test_a_switch_that_comes_free_ends_the_wait(cluster: Any) -> None:
     assert nodes_of(cluster, job) == "node[1-2]"
 
 
+def test_a_waiting_job_may_ask_for_more_switches(cluster: Any) -> None:
+    busy(cluster, "node1")
+    busy(cluster, "node3")
+    job = cluster.sbatch("-H", "-N2", "-n4", "--wrap", "true")
+    cluster.ok("scontrol", "update", f"JobId={job}", "Switches=1@10:00")
+    # No longer than the cluster lets a job wait.
+    assert "Switches=1@00:05:00" in cluster.ok("scontrol", "show", "job", job)
+    cluster.ok("scontrol", "release", job)
+    cluster.until(lambda: cluster.ok("squeue", "-h", "-j", job, "-o", "%r").strip() != "None", "a reason")
+    assert cluster.queue_state(job) == "PD"
+    cluster.ok("scontrol", "update", f"JobId={job}", "Switches=0")
+    assert cluster.wait(job) == "COMPLETED"
+    assert nodes_of(cluster, job) == "node[2,4]"
+
+
 def test_jobs_learn_where_they_are(cluster: Any) -> None:
     out = cluster.work / "where"
     body = f"echo $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN > {out}"

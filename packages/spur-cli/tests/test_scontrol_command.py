@@ -386,6 +386,9 @@ def test_by_job_name(cli, cluster):
         ),
         (["TimeMin=10"], {"time_min_secs": 600}),
         (["OverSubscribe=yes"], {"oversubscribe": True}),
+        (["Switches=2@10"], {"switches": 2, "switches_wait_secs": 600}),
+        (["ReqSwitch=1"], {"switches": 1}),
+        (["Switches=0"], {"switches": 0}),
     ],
 )
 def test_update_what_a_job_asks_for(cli, cluster, words, wishes):
@@ -393,7 +396,9 @@ def test_update_what_a_job_asks_for(cli, cluster, words, wishes):
     assert cluster.last("UpdateJob").wishes == c.JobWishes(**wishes)
 
 
-@pytest.mark.parametrize("word", ["CpusPerTres=2", "MemPerTres=license/x:3", "Contiguous=maybe", "TimeMin=x"])
+@pytest.mark.parametrize(
+    "word", ["CpusPerTres=2", "MemPerTres=license/x:3", "Contiguous=maybe", "TimeMin=x", "Switches=x@1"]
+)
 def test_values_that_cannot_be(cli, cluster, word):
     found = cli("scontrol", "update", "JobId=39", word)
     assert found.code == 1

@@ -119,7 +119,7 @@ def _sharing(spec: pb.JobSpec, found: dict[str, Any]) -> None:
 
 def switch_wait(found: Mapping[str, Any], most_secs: int) -> dict[str, int]:
     """How long a job that asks for few switches waits for them: as it wishes, within the cluster's bound."""
-    if "switches" not in found:
+    if found.get("switches") is None:
         return {"switches_wait": 0}
     return {"switches_wait": min(found.get("switches_wait", most_secs), most_secs)}
 

@@ -139,6 +139,16 @@ def _seconds(value: str) -> int:
     return parse_time_limit(value, "TimeMin") or 0
 
 
+def _switches(value: str) -> Fields:
+    """`Switches=N[@TIME]`; 0 = any number will do again."""
+    from spur_core.grammar.counts import parse_switches
+
+    if value == "0":
+        return {"wishes": {"switches": 0}}
+    count, wait = parse_switches(value)
+    return {"wishes": {"switches": count} | ({} if wait is None else {"switches_wait_secs": wait})}
+
+
 def _shared(value: str) -> Fields:
     """`OverSubscribe=`: yes asks for sharing, no for whole nodes."""
     yes = _yes_no(value)
@@ -189,6 +199,7 @@ JOB_KEYS: dict[str, Callable[[str], Fields]] = {
     "reqcores": _wish("cores_per_socket", _whole),
     "reqnodelist": _text("req_nodelist"),
     "reqnodes": _nodes,
+    "reqswitch": _switches,
     "reqsockets": _wish("sockets_per_node", _whole),
     "reqthreads": _wish("threads_per_core", _whole),
     "requeue": lambda value: {"requeue": _yes_no(value)},
@@ -197,6 +208,7 @@ JOB_KEYS: dict[str, Callable[[str], Fields]] = {
     "licenses": _text("licenses"),
     "shared": _shared,
     "sitefactor": lambda value: {"site_factor": _signed(value)},
+    "switches": _switches,
     "stderr": _text("stderr_path"),
     "stdin": _text("stdin_path"),
     "stdout": _text("stdout_path"),

@@ -13,6 +13,7 @@ from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Hold, Target, Update, Who
 from spur_ctld.state.records import UNLIMITED, Partition
 from spur_ctld.submit_shape import MAX_TASKS
+from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
 
 Make = Callable[[tuple[Target, ...]], "Update | Hold"]
@@ -57,8 +58,12 @@ def operation(
     state: ClusterState,
     now: float,
     who: Who,
+    most_wait: int = 300,
 ) -> Make:
     """What makes the operation once the targets are known.
+
+    Args:
+        most_wait: for so many seconds a job waits for few switches at the most.
 
     Raises:
         RequestError: a value that cannot be, by name; or nothing to change.
@@ -71,6 +76,8 @@ def operation(
         held = mode
         return lambda targets: Hold(at=now, targets=targets, who=who, mode=held)
     changes = field_changes(request, partitions, state)
+    if "switches" in changes:
+        changes |= submit_wishes.switch_wait(changes, most_wait)
     priority = request.priority if request.HasField("priority") else None
     throttle = request.array_throttle if request.HasField("array_throttle") else None
     delta = request.time_limit_delta_secs if request.HasField("time_limit_delta_secs") else None
@@ -86,6 +93,16 @@ def operation(
         array_throttle=throttle,
         time_limit_delta=delta,
     )
+
+
+def _wishes(wishes: common_pb2.JobWishes, state: ClusterState) -> dict[str, Any]:
+    """As `submit_wishes.fields`; 0 switches are any number of them again."""
+    if not wishes.HasField("switches") or wishes.switches:
+        return submit_wishes.fields(wishes, state.nodes)
+    others = common_pb2.JobWishes()
+    others.CopyFrom(wishes)
+    others.ClearField("switches")
+    return {**submit_wishes.fields(others, state.nodes), "switches": None}
 
 
 def field_changes(
@@ -140,7 +157,7 @@ def field_changes(
         features.parse(request.constraint)
         changes["constraint"] = request.constraint
     if request.HasField("wishes"):
-        changes |= submit_wishes.fields(request.wishes, state.nodes)
+        changes |= _wishes(request.wishes, state)
         if "memory_per_gpu_mb" in changes:
             changes |= {"memory_per_node_mb": None, "memory_per_cpu_mb": None}
     if request.HasField("deadline_at"):

@@ -281,7 +281,8 @@ class JobsWrite:
             wanted = submit.requested_partitions(request.partition, partitions)
             submit.allowed_to_move(wanted, submit.Submitter(record, admin))
         self._check_priority(request, who)
-        make = job_update.operation(request, partitions, self.site.ledger.state, now, who)
+        most_wait = self.site.settings.submit.max_switch_wait
+        make = job_update.operation(request, partitions, self.site.ledger.state, now, who, most_wait)
 
         async def act(targets: tuple[ops.Target, ...]) -> "tuple[ops.Refusal | None, ...]":
             op = make(targets)
