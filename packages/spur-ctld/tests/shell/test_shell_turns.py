@@ -1,15 +1,10 @@
-"""Nothing holds the event loop for long: plans are made beside it, listings let others run, and so on."""
+"""Nothing holds the event loop for long: listings let others run, and so on."""
 
 import asyncio
 import gc
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
-
-from spur_core.states import JobState
-from spur_ctld.scheduling import loop
 from spur_ctld.state.ops import NodeRegister
 from spur_ctld.state.records import Node, Record
 from spur_proto import controller_pb2 as pb
@@ -28,28 +23,6 @@ async def filled(cluster: Any, names: Sequence[str]) -> None:
     for name in names:
         node = Node(name=name, cpus=1, memory_mb=1000)
         await cluster.controller.ledger.commit(NodeRegister(at=cluster.clock.time(), node=node))
-
-
-async def test_a_plan_for_a_long_queue_is_made_beside_the_loop(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = threading.get_ident()
-    seen: set[tuple[bool, bool]] = set()
-
-    def plan(snapshot: Any, now: float) -> Any:
-        size = len(snapshot.pending()) + len(snapshot.nodes())
-        seen.add((size >= loop.THREAD_FROM, threading.get_ident() == here))
-        return made(snapshot, now)
-
-    made = loop.plan
-    monkeypatch.setattr(loop, "plan", plan)
-    await cluster.add_agent("n1", cpus=1)
-    first = await cluster.submit()
-    await cluster.in_state(first, JobState.RUNNING)
-    for _ in range(5):
-        await asyncio.gather(*(cluster.submit() for _ in range(50)))
-    await until(lambda: (True, False) in seen, "a plan in a thread")
-    assert seen == {(False, True), (True, False)}
 
 
 async def test_a_listing_of_many_nodes_lets_others_run(cluster: Any) -> None:

@@ -1,8 +1,9 @@
 """The priorities of the jobs that there are, remembered until something changes.
 
 Ages stand still between two looks at the clock, `period` apart, and all jobs are looked at with the same
-clock: of two jobs that are otherwise alike the one that waits for longer is never behind.  At each look the
-whole queue is added up at once; a job that comes in between by itself.
+clock: of two jobs that are otherwise alike the one that waits for longer is never behind.  After a look the
+queue is added up in batches, as somebody asks for one that is not known yet, so that no turn of the event
+loop has the whole of it.
 """
 
 import math
@@ -25,6 +26,8 @@ from spur_sched.priority.shares import FairShares, Neutral
 
 #: Totals of the cluster are added up again so seldom, however often nodes change.
 _TOTALS_EVERY_SECS: Final = 1.0
+#: So many sums are made at once.
+_BATCH: Final = 100
 _WAITS_FOR_JOBS: Final = frozenset({reasons.DEPENDENCY, reasons.DEPENDENCY_NEVER})
 _NOTHING: Final = Cluster(0, 0, {})
 
@@ -51,6 +54,10 @@ class Priorities:
         self._shares: FairShares = Neutral() if shares is None else shares
         self._shares_seen = self._shares.version
         self._at = -math.inf
+        #: Another number = numbers that were given may be others now, though no record changed.
+        self.version = 0
+        #: Waiting jobs that the sum was not made of since the last look.
+        self._todo: list[int] = []
         #: Job -> (request, base, since, priority), and for the sum (request, what of it stands still).
         self._known: dict[int, tuple[Request, int, float, int]] = {}
         self._still: dict[int, tuple[Request, float]] = {}
@@ -80,12 +87,13 @@ class Priorities:
             self._at = now
         if changed:
             self._still.clear()
+        self.version += 1
         self._known.clear()
-        state = self._ledger.state
-        for job_id in self._still.keys() - state.pending - state.active:
-            del self._still[job_id]
         if self.rules.multifactor:
-            self._all_at_once(state.jobs[job_id] for job_id in state.pending)
+            state = self._ledger.state
+            for job_id in self._still.keys() - state.pending - state.active:
+                del self._still[job_id]
+            self._todo = list(state.pending)
 
     def of(self, job: Job) -> int:
         """The job's priority; 0 while it is held."""
@@ -99,11 +107,12 @@ class Priorities:
         known = self._known.get(job.job_id)
         if known is not None and known[0] is job.request and known[1] == job.priority and known[2] == since:
             return known[3]
-        value = (
-            self._simple(job.priority, job.request, since) if not self.rules.multifactor else self._sum(job)
-        )
-        self._known[job.job_id] = (job.request, job.priority, since, value)
-        return value
+        if not self.rules.multifactor:
+            value = self._simple(job.priority, job.request, since)
+            self._known[job.job_id] = (job.request, job.priority, since, value)
+            return value
+        self._sum([job, *self._next_ones()])
+        return self._known[job.job_id][3]
 
     def of_new(self, request: Request, base: int, given: bool, now: float) -> int:
         """What a job would have that came in now."""
@@ -178,27 +187,27 @@ class Priorities:
 
     # -- the sum of factors
 
-    def _sum(self, job: Job) -> int:
-        rules = self.rules.rules
-        share = self._shares.factor(job.request.user, job.request.account)
-        since = self._since(job)
-        return int(multifactor.priorities([self._still_of(job)], [since], [share], rules, self._at)[0])
+    def _next_ones(self) -> list[Job]:
+        """Some of those of which nobody knows the sum yet."""
+        state = self._ledger.state
+        found: list[Job] = []
+        while self._todo and len(found) < _BATCH:
+            job_id = self._todo.pop()
+            if job_id in state.pending and job_id not in self._known:
+                job = state.jobs[job_id]
+                if job.priority and not job.priority_given:
+                    found.append(job)
+        return found
 
-    def _all_at_once(self, jobs: Iterable[Job]) -> None:
-        queue = [job for job in jobs if job.priority and not job.priority_given]
-        since = [self._since(job) for job in queue]
+    def _sum(self, jobs: Sequence[Job]) -> None:
+        since = [self._since(job) for job in jobs]
         factor = self._shares.factor
-        shares = [0.0] * len(queue)
+        shares = [0.0] * len(jobs)
         if self.rules.rules.weights.fairshare:
-            shares = [factor(job.request.user, job.request.account) for job in queue]
-        found = multifactor.priorities(
-            [self._still_of(job) for job in queue],
-            since,
-            shares,
-            self.rules.rules,
-            self._at,
-        ).tolist()
-        for job, at, value in zip(queue, since, found, strict=True):
+            shares = [factor(job.request.user, job.request.account) for job in jobs]
+        still = [self._still_of(job) for job in jobs]
+        found = multifactor.priorities(still, since, shares, self.rules.rules, self._at).tolist()
+        for job, at, value in zip(jobs, since, found, strict=True):
             self._known[job.job_id] = (job.request, job.priority, at, value)
 
     def _still_of(self, job: Job) -> float:

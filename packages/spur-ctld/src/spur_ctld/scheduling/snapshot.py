@@ -5,14 +5,18 @@ is immutable, so that a plan may be made in another thread.
 """
 
 import copy
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from spur_core.grammar.hostlist import natural_key
 from spur_ctld.scheduling import kept, running
+from spur_ctld.scheduling.backlog import Backlog
+from spur_ctld.scheduling.front import front, neighbours
 from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
-from spur_ctld.state.pending import Memo, pending_views
+from spur_ctld.state.pending import Place
+from spur_ctld.state.records import Job
 from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
 from spur_sched.feasible import Fleet
 
@@ -47,6 +51,12 @@ class View:
         self._running: list[Running] = []
         self._windows: list[Window] = []
         self._licenses: dict[str, License] = {}
+        #: Partitions that have nodes in common.
+        self.near: dict[str, frozenset[str]] = {}
+        self._order: list[Place] = []
+        self._place_of: Mapping[int, Place] = {}
+        #: What the loop counts, as it was then.
+        self.changes = 0
 
     def nodes(self) -> list[NodeView]:
         return self._nodes
@@ -72,13 +82,21 @@ class View:
     def limits(self) -> Limits | None:
         return None
 
+    def _places(self, job_ids: Iterable[int]) -> list[int]:
+        found = (self._place_of.get(job_id) for job_id in job_ids)
+        return [bisect_left(self._order, place) for place in found if place is not None]
+
     def only(self, job: JobView) -> "View":
         """The same cluster with a queue of one."""
         return self._with([job])
 
-    def best(self, count: int) -> "View":
-        """The same cluster with the first `count` jobs; nothing is said of the others."""
-        return self._with(self._pending[:count])
+    def front(self, depth: int, also: Collection[int]) -> "View":
+        """The same cluster with what a quick pass looks at; nothing is said of the others.
+
+        Args:
+            also: job ids; else as `front` has it.
+        """
+        return self._with(front(self._pending, depth, self.near, self._places(also)))
 
     def over(self, nodes: list[NodeView]) -> "View":
         """Other nodes instead, without a queue."""
@@ -101,8 +119,9 @@ class SnapshotBuilder:
         self._views: dict[str, NodeView] = {}
         self._dirty: set[str] = set()
         self._all_dirty = True
-        self._memo: Memo = {}
+        self._backlog = Backlog(site.ledger, site.priorities)
         self._partitions: tuple[object, dict[str, PartitionView]] = (None, {})
+        self._near: dict[str, frozenset[str]] = {}
         self._attempts: running.Memo = {}
         self._network: tuple[object, Policy] = (None, Policy())
         self._able: Fleet | None = None
@@ -165,7 +184,9 @@ class SnapshotBuilder:
         known = self._site.catalog.partitions()
         if self._partitions[0] is not known:
             self._partitions = (known, {name: partition_view(p) for name, p in known.items()})
+            self._near = neighbours(self._partitions[1])
         view = View(state.applied, nodes, self._partitions[1], [])
+        view.near = self._near
         view._policy = self._network[1]
         return view
 
@@ -173,27 +194,38 @@ class SnapshotBuilder:
         """Everything but a queue."""
         state = self._site.ledger.state
         view = self.fleet(cooling)
-        rules = running.Rules(self._site.settings.preempt_exempt_secs, self._site.priorities.of)
-        view._running = running.running_views(state, self._attempts, rules)
         now = self._site.clock()
         view._windows = kept.windows_of(state, now, view.policy().bf_window)
         view._licenses = kept.licenses_of(state, now)
+        if view._windows or view._licenses or view.policy().preempt_type != "none":
+            # Else nodes say all that matters of what runs on them.
+            rules = running.Rules(self._site.settings.preempt_exempt_secs, self._site.priorities.of)
+            view._running = running.running_views(state, self._attempts, rules)
         return view
 
+    def asks_otherwise(self, job: Job) -> bool:
+        """Whether the job asks for something else than it did when the queue was looked at last."""
+        return self._backlog.asks_otherwise(job)
+
+    def catch_up(self, now: float) -> Iterator[None]:
+        """Look at what changed in the queue, before `build`; others may run whenever this yields."""
+        if self._site.ledger.state.pending:
+            self._site.priorities.refresh()
+            yield from self._backlog.catch_up(now)
+
     def build(self, now: float, cooling: frozenset[str] = frozenset()) -> View:
-        """Everything a pass needs.
+        """Everything a pass needs, in one go.
 
         Args:
             cooling: nodes that refused work a moment ago and are left alone, unless a job names them.
         """
-        state = self._site.ledger.state
-        if not state.pending:
+        if not self._site.ledger.state.pending:
             return self.cluster(cooling)
-        priorities = self._site.priorities
-        priorities.refresh()
-        queue = pending_views(state, now, self._memo, priorities.of)
-        named = {name for job in queue.views for name in job.nodelist}
-        cluster = self.cluster(cooling - named)
-        view = cluster._with(queue.views)
+        queue = self._backlog.queue(now)
+        if cooling:
+            cooling -= {name for job in queue.views for name in job.nodelist}
+        view = self.cluster(cooling)._with(queue.views)
+        # These are of this very moment: `front` is asked at once.
+        view._order, view._place_of = self._backlog.order, self._backlog.places
         view.gated, view.never, view.starts_matter = queue.gated, queue.never, queue.starts_matter
         return view

@@ -3,6 +3,7 @@
 Pure.  Order: tier of the best requested partition, priority, then whoever is eligible for longest.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
@@ -21,6 +22,9 @@ MOST_TASKS: Final = 1000
 
 #: Job id -> the request that a view was made of, and the view; lets a pass reuse those of the last one.
 Memo = dict[int, tuple[Request, JobView]]
+#: What jobs are sorted by: without a reservation, minus tier, minus priority, eligible, submitted, id.
+Place = tuple[bool, int, int, float, float, int]
+_NOWHERE: Final[Place] = (True, 0, 0, 0.0, 0.0, 0)
 
 
 class Queue(NamedTuple):
@@ -45,6 +49,84 @@ def base_priority(job: Job) -> int:
     return job.priority
 
 
+class Look(NamedTuple):
+    """What one look at a pending job found: a view if only room may hold it back, else why it waits.
+
+    Attributes:
+        reason: "" without a view = it says itself why it waits.
+        never: its dependency can never hold, and it is to be cancelled then.
+        until: as long as its record, its priority and the partitions stay what they are, another look finds
+            the same until this instant; -inf = it goes by more than those.
+    """
+
+    view: JobView | None = None
+    key: Place = _NOWHERE
+    reason: str = ""
+    never: bool = False
+    until: float = math.inf
+
+
+_SILENT: Final = Look()
+
+
+class Doors(NamedTuple):
+    """What partitions mean for the order and the eligibility of jobs."""
+
+    tiers: dict[str, int]
+    limited: frozenset[str]
+
+
+def doors(state: ClusterState) -> Doors:
+    """Of the partitions as they are."""
+    return Doors(
+        {name: part.priority_tier for name, part in state.partitions.items()},
+        frozenset(name for name, part in state.partitions.items() if access.restricts(part)),
+    )
+
+
+def look(
+    state: ClusterState,
+    job: Job,
+    now: float,
+    found: Doors,
+    memo: Memo,
+    priority_of: Callable[[Job], int] = base_priority,
+) -> Look:
+    """Where a pending job stands."""
+    if job.reason in reasons.HOLDS or job.priority == 0:
+        return _SILENT
+    request = job.request
+    until = _until(job, now)
+    outcome = _gate(state, job, now)
+    if isinstance(outcome, str):
+        never = outcome == reasons.DEPENDENCY_NEVER and request.kill_on_invalid_dependency
+        return Look(reason="" if never else outcome, never=never, until=until)
+    held = resv_gate.gate(state, request, now)
+    if held.reason:
+        return Look(reason=held.reason, until=until)
+    view = _view(job, priority_of(job), outcome, memo)
+    if not found.limited.isdisjoint(request.partitions):
+        known = [state.partitions[name] for name in request.partitions if name in state.partitions]
+        names, reason = access.open_to(request, known)
+        if reason:
+            return Look(reason=reason, until=until)
+        view = view._replace(partitions=names)
+    view = resv_gate.inside(state, view, held.name, now)
+    tier = max((found.tiers.get(name, 1) for name in view.partitions), default=1)
+    # What is kept for somebody is his before anything else is decided, as in Slurm.
+    key = (not view.reservation, -tier, -view.priority, view.eligible_at, view.submit_at, view.job_id)
+    return Look(view, key, until=until)
+
+
+def _until(job: Job, now: float) -> float:
+    """As long as its record stays, another look at the job is needed at this instant."""
+    if job.request.dependency or job.request.reservation or (job.array_pending and job.array_throttle):
+        return -math.inf
+    if too_early(job, now):
+        return max(at for at in (job.request.begin_at, job.not_before) if at is not None)
+    return math.inf
+
+
 def pending_views(
     state: ClusterState,
     now: float,
@@ -53,50 +135,23 @@ def pending_views(
 ) -> Queue:
     """Sort every pending job into what may start and what waits for something else than room."""
     memo = {} if memo is None else memo
-    tiers = {name: part.priority_tier for name, part in state.partitions.items()}
-    limited = {name for name, part in state.partitions.items() if access.restricts(part)}
-    found: list[tuple[int, JobView]] = []
+    found = doors(state)
+    ready: list[tuple[Place, JobView]] = []
     queue = Queue([], [], [], False)
     starts_matter = False
     for job_id in state.pending:
         job = state.jobs[job_id]
-        if job.reason in reasons.HOLDS or job.priority == 0:
-            continue
-        starts_matter = starts_matter or dependencies.waits_for_starts(job)
-        restricted = [name for name in job.request.partitions if name in limited]
-        outcome = _gate(state, job, now)
-        if isinstance(outcome, str):
-            if outcome == reasons.DEPENDENCY_NEVER and job.request.kill_on_invalid_dependency:
-                queue.never.append(job_id)
-            elif outcome:
-                queue.gated.append((job_id, outcome, ""))
-            continue
-        held = resv_gate.gate(state, job.request, now)
-        if held.reason:
-            queue.gated.append((job_id, held.reason, ""))
-            continue
-        view = _view(job, priority_of(job), outcome, memo)
-        if restricted:
-            known = [state.partitions[n] for n in job.request.partitions if n in state.partitions]
-            names, reason = access.open_to(job.request, known)
-            if reason:
-                queue.gated.append((job_id, reason, ""))
-                continue
-            view = view._replace(partitions=names)
-        tier = max((tiers.get(name, 1) for name in view.partitions), default=1)
-        found.append((-tier, resv_gate.inside(state, view, held.name, now)))
-    found.sort(
-        key=lambda item: (
-            # What is kept for somebody is his before anything else is decided, as in Slurm.
-            not item[1].reservation,
-            item[0],
-            -item[1].priority,
-            item[1].eligible_at,
-            item[1].submit_at,
-            item[1].job_id,
-        )
-    )
-    queue.views.extend(view for _, view in found)
+        seen = look(state, job, now, found, memo, priority_of)
+        if seen is not _SILENT:
+            starts_matter = starts_matter or dependencies.waits_for_starts(job)
+        if seen.view is not None:
+            ready.append((seen.key, seen.view))
+        elif seen.never:
+            queue.never.append(job_id)
+        elif seen.reason:
+            queue.gated.append((job_id, seen.reason, ""))
+    ready.sort(key=lambda item: item[0])
+    queue.views.extend(view for _, view in ready)
     for job_id in memo.keys() - state.pending:
         del memo[job_id]
     return queue._replace(starts_matter=starts_matter)
@@ -151,13 +206,11 @@ def too_early(job: Job, now: float) -> bool:
 def _view(job: Job, priority: int, tasks: tuple[int, ...] | None, memo: Memo) -> JobView:
     known = memo.get(job.job_id)
     eligible_at = job.eligible_at or job.submit_at
-    if (
-        known is not None
-        and known[0] is job.request
-        and known[1].priority == priority
-        and known[1].eligible_at == eligible_at
-    ):
+    if known is not None and known[0] is job.request and known[1].eligible_at == eligible_at:
         view = known[1]
+        if view.priority != priority:
+            view = view._replace(priority=priority)
+            memo[job.job_id] = (job.request, view)
     else:
         view = request_view(job.request, job.job_id, priority, job.submit_at, eligible_at)
         memo[job.job_id] = (job.request, view)
