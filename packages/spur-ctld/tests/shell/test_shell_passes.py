@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 
+import grpc
 import pytest
 
 from spur_core.states import JobState
@@ -211,3 +212,24 @@ async def test_a_reservation_that_comes_while_a_plan_is_made_is_kept(clusters, b
     brake.on = False
     await reach(lambda: cluster.state.jobs[job].reason == "ReqNodeNotAvail", "it waits for the reservation")
     assert cluster.state.jobs[job].state is JobState.PENDING
+
+
+async def test_what_nodes_can_do_is_worked_out_anew_only_when_that_changes(cluster):
+    agent = await cluster.add_agent("n1")
+    await cluster.submit(num_tasks=4)
+    builder = cluster.controller.office.builder
+    first = builder.able()
+    drain = pb.UpdateNodeRequest(names="n1", state="drain", reason="look at it")
+    await cluster.stub.UpdateNode(drain, metadata=cluster.user())
+    await cluster.register(agent, cpus=4)
+    assert builder.able() is first
+    with pytest.raises(grpc.aio.AioRpcError, match="More processors requested than permitted"):
+        await cluster.submit(num_tasks=5)
+    assert builder.able() is first
+    # It comes back with more.
+    await cluster.register(agent, cpus=8, boot="boot-2")
+    await cluster.submit(num_tasks=5)
+    assert builder.able() is not first
+    second = builder.able()
+    await cluster.add_agent("n2")
+    assert builder.able() is not second

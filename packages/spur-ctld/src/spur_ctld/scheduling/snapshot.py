@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from spur_core.grammar.hostlist import natural_key
+from spur_core.states import NodeAvail
 from spur_ctld.scheduling import kept, running
 from spur_ctld.scheduling.backlog import Backlog
 from spur_ctld.scheduling.front import front, neighbours
@@ -16,7 +17,7 @@ from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
 from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
 from spur_ctld.state.pending import Place
-from spur_ctld.state.records import Job
+from spur_ctld.state.records import Job, Node
 from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
 from spur_sched.feasible import Fleet
 
@@ -125,6 +126,9 @@ class SnapshotBuilder:
         self._attempts: running.Memo = {}
         self._network: tuple[object, Policy] = (None, Policy())
         self._able: Fleet | None = None
+        #: What each node of it can do, and nodes that changed since.
+        self._abilities: dict[str, object] = {}
+        self._unsure: set[str] = set()
         site.ledger.subscribe(self._on_events)
 
     def stop(self) -> None:
@@ -142,16 +146,23 @@ class SnapshotBuilder:
                 self._dirty.update(event.nodes)
             elif isinstance(event, NodeChanged):
                 self._dirty.add(event.name)
-                self._able = None
+                self._unsure.add(event.name)
             elif isinstance(event, ConfigChanged):
                 self._all_dirty = True
                 self._able = None
 
     def able(self) -> Fleet:
-        """What the nodes could do if they were all up and empty; kept until they change."""
-        view = self.fleet()
+        """What the nodes could do if they were all up and empty; kept for as long as that stays the same."""
+        nodes = self._site.ledger.state.nodes
+        if self._network[0] is not self._site.network.shape() or any(
+            self._abilities.get(name) != _ability(nodes.get(name)) for name in self._unsure
+        ):
+            self._able = None
+        self._unsure.clear()
         if self._able is None:
+            view = self.fleet()
             self._able = Fleet(view.nodes(), view.partitions(), view.policy().topology)
+            self._abilities = {name: _ability(node) for name, node in nodes.items()}
         return self._able
 
     def fleet(self, cooling: frozenset[str] = frozenset()) -> View:
@@ -229,3 +240,14 @@ class SnapshotBuilder:
         view._order, view._place_of = self._backlog.order, self._backlog.places
         view.gated, view.never, view.starts_matter = queue.gated, queue.never, queue.starts_matter
         return view
+
+
+def _ability(node: Node | None) -> object:
+    """What of a node decides what could run on it."""
+    if node is None:
+        return None
+    return (
+        *(node.cpus, node.memory_mb, node.gres, node.tmp_disk_mb),
+        *(node.sockets, node.cores_per_socket, node.threads_per_core),
+        *(node.features, node.labels, node.avail is NodeAvail.UNKNOWN),
+    )

@@ -48,7 +48,7 @@ def require_feasible(site: Site, op: Submit) -> None:
 
 def obstacle(site: Site, request: Request, priority: int) -> Infeasible | None:
     """Why no set of existing nodes could ever run the request; None when some could."""
-    partitions = site.builder.fleet().partitions()
+    partitions = site.catalog.partitions()
     if not any(name in partitions and partitions[name].nodes for name in request.partitions):
         # Partitions whose nodes are yet to register: nobody can say what they will have.
         return None
