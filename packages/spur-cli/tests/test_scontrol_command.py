@@ -274,8 +274,8 @@ def test_an_array_shows_what_waits_first(cli, cluster):
             "Update of this parameter is not supported: bogus=1\nRequest aborted\n",
         ),
         (
-            ["update", "JobId=1", "Switches=1"],
-            "Update of this parameter is not supported: Switches=1\nRequest aborted\n",
+            ["update", "JobId=1", "BurstBuffer=1"],
+            "Update of this parameter is not supported: BurstBuffer=1\nRequest aborted\n",
         ),
         (
             ["update", "NodeName=n1", "State=DRAIN"],
