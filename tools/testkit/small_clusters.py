@@ -321,8 +321,8 @@ def _job(
         fields["exclude"] = frozenset({names[pick(0, len(names) - 1)]})
     elif wish == 4:
         fields["constraint"] = ("x", "x&y", "x|y", "[x|y]")[pick(0, 3)]
-    elif wish == 5 and not fields["tasks_given"]:
-        fields["constraint"] = ("x*1", "x*2")[pick(0, 1)]
+    elif wish == 5:
+        fields["constraint"] = ("x*1", "x*2", "x*1&y*1", "x*2&y*1")[pick(0, 3)]
     if pick(0, 7) == 0:
         fields["tasks"] = tuple(range(3, 3 + pick(1, 3)))
     partitions = ("main",)

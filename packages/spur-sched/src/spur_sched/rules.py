@@ -11,7 +11,7 @@ from spur_core.ids import INFINITE
 from spur_sched.api import JobView, NodeView, PartitionView
 from spur_sched.layers import layers_of
 from spur_sched.need import Need, need_of, tasks_that_fit, total_room
-from spur_sched.spread import Count, Offer, choose, with_features
+from spur_sched.spread import Count
 
 #: States of a partition whose queued jobs start; DRAIN only refuses new ones.
 STARTING: Final = frozenset({"UP", "DRAIN"})
@@ -150,28 +150,6 @@ def usable(node: NodeView, wanted: Class, tree: features.Node) -> bool:
 def could_ever(need: Need, node: NodeView, each: int) -> bool:
     """Whether the node, empty, holds at least `each` tasks; one that never registered is given the doubt."""
     return not node.known or tasks_that_fit(need, node, total_room(node)) >= each
-
-
-def enough_nodes(
-    nodes: Sequence[NodeView],
-    need: Need,
-    count: Count,
-    required: frozenset[str],
-    wants: Sequence[tuple[str, int]],
-) -> bool:
-    """Whether these nodes, all empty, hold a job with all of `required` and enough of each feature."""
-    offers: list[Offer] = []
-    have: list[frozenset[str]] = []
-    for at, node in enumerate(nodes):
-        if not could_ever(need, node, count.each):
-            continue
-        tasks = tasks_that_fit(need, node, total_room(node)) if node.known else count.num_tasks
-        offers.append(Offer(at, tasks, node.name in required))
-        have.append(node.features)
-    if sum(offer.required for offer in offers) < len(required):
-        return False
-    marked = with_features(offers, have, wants)
-    return marked is not None and choose(count, marked) is not None
 
 
 def unavailable(names: Sequence[str]) -> Why:

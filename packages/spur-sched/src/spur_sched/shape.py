@@ -14,15 +14,18 @@ import numpy as np
 from spur_core.grammar import features
 from spur_sched.api import GresMap
 from spur_sched.columns import CPUS, MEMORY, Bools, Ints, Vector
+from spur_sched.counted import choose_counted, with_features
 from spur_sched.demand import Demand
 from spur_sched.ground import Ground, Pool
 from spur_sched.need import MANY
 from spur_sched.rules import Class, Why
 from spur_sched.sharing import capped
-from spur_sched.spread import Count, Offer, choose, in_a_row, rows, with_features
+from spur_sched.spread import Count, Offer, Rule, choose, in_a_row, rows
 from spur_sched.topology.picking import Groups, pick, pick_of
 
 _NOTHING: Final[GresMap] = {}
+#: (feature, nodes that must have it).
+Wants = Sequence[tuple[str, int]]
 #: The least room of a column for the job's time.
 Room = Callable[[int], list[int]]
 #: So many nodes are quicker looked at one by one.
@@ -158,12 +161,12 @@ class Shape:
             )
             able = tasks >= max(1, count.each)
             nodes, tasks = nodes[able], tasks[able]
-        offers = self._offers(nodes.tolist(), tasks.tolist(), tree)
+        offers = self._offers(nodes.tolist(), tasks.tolist())
         if offers is None:
             return False
         if self.demand.total and not self._total_there(nodes, count.max_nodes):
             return False
-        return self._choose(offers, math.inf) is not None
+        return self._choose(offers, math.inf, features.counts(tree)) is not None
 
     def _total_there(self, nodes: Ints, most: int) -> bool:
         """Whether the roomiest nodes have the number asked for the whole job."""
@@ -329,17 +332,13 @@ class Shape:
 
     # -- choosing
 
-    def _offers(self, nodes: list[int], tasks: list[int], tree: features.Node) -> list[Offer] | None:
+    def _offers(self, nodes: list[int], tasks: list[int]) -> list[Offer] | None:
         required = self.required
         if required is None:
             return None
         offers = [Offer(at, held, at in required) for at, held in zip(nodes, tasks, strict=True)]
         if sum(offer.required for offer in offers) < len(required):
             return None
-        wants = features.counts(tree)
-        if wants:
-            views = self.ground.columns.views
-            return with_features(offers, [views[offer.at].features for offer in offers], wants)
         return offers
 
     @property
@@ -375,27 +374,46 @@ class Shape:
         start: float,
     ) -> list[tuple[int, int]] | None:
         """The choice among nodes that hold so many tasks, in order of preference."""
-        offers = self._offers(nodes, tasks, tree)
+        offers = self._offers(nodes, tasks)
         if offers is None:
             return None
+        wants = features.counts(tree)
         if self.demand.total:
-            return self._pick_total(offers, room)
-        return self._choose(offers, start)
+            marked = self._covered(offers, wants)
+            return None if marked is None else self._pick_total(marked, room)
+        return self._choose(offers, start, wants)
 
-    def _choose(self, offers: list[Offer], start: float) -> list[tuple[int, int]] | None:
+    def _features(self, at: int) -> frozenset[str]:
+        return self.ground.columns.views[at].features
+
+    def _covered(self, offers: list[Offer], wants: Wants) -> list[Offer] | None:
+        """The offers with the fewest marked by which so many nodes have each feature."""
+        if not wants:
+            return offers
+        return with_features(self.counts._replace(tasks_given=False, each=1), offers, self._features, wants)
+
+    def _choose(self, offers: list[Offer], start: float, wants: Wants) -> list[tuple[int, int]] | None:
         """The choice among offers, in the order and the row that the job or its partition wants."""
+        rule: Rule = partial(choose_counted, names=self._features, wants=wants) if wants else choose
         if self.wanted.contiguous:
-            return in_a_row(self.counts, offers, self.ground.places())
+            return in_a_row(self.counts, offers, self.ground.places(), rule)
         if self.wanted.by_load:
             offers = sorted(offers, key=lambda offer: self._load(offer.at))
         if self.networked and self.ground.network is not None:
-            near = pick(
-                self.ground.network, offers, self.ground.switch_of, self.counts, self._most_switches(start)
-            )
-            if near is None:
-                return None
-            offers = near
-        return choose(self.counts, offers)
+            # All nodes are fixed only where the fewest that have the features leave no choice.
+            marked = self._covered(offers, wants)
+            found = None if marked is None else self._on_switches(marked, start)
+            if found is not None or not wants:
+                return found
+            marked = with_features(self.counts, offers, self._features, wants)
+            return None if marked is None else self._on_switches(marked, start)
+        return rule(self.counts, offers)
+
+    def _on_switches(self, offers: list[Offer], start: float) -> list[tuple[int, int]] | None:
+        network = self.ground.network
+        assert network is not None
+        near = pick(network, offers, self.ground.switch_of, self.counts, self._most_switches(start))
+        return None if near is None else choose(self.counts, near)
 
     def _most_switches(self, start: float) -> int | None:
         switches = self.wanted.switches

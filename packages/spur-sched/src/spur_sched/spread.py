@@ -3,7 +3,7 @@
 Tasks are laid out in blocks: consecutive ranks share a node, the first nodes get the remainder.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -29,6 +29,10 @@ class Offer(NamedTuple):
     tasks: int
     #: The job asked for this node by name.
     required: bool = False
+
+
+#: A choice of nodes and of the tasks on them.
+Rule = Callable[[Count, Sequence[Offer]], list[tuple[int, int]] | None]
 
 
 def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | None:
@@ -86,12 +90,13 @@ def _spread(count: Count, offers: Sequence[Offer], most: int) -> list[tuple[int,
 
 
 def in_a_row(
-    count: Count, offers: Sequence[Offer], places: Mapping[int, int]
+    count: Count, offers: Sequence[Offer], places: Mapping[int, int], rule: Rule = choose
 ) -> list[tuple[int, int]] | None:
     """As `choose`, of nodes that stand next to each other.
 
     Args:
         places: the place of each node (`Offer.at`) among all nodes.
+        rule: the choice among those of a row.
     """
     ordered = sorted(offers, key=lambda offer: places[offer.at])
     most = count.max_nodes if not count.tasks_given else min(count.max_nodes, count.num_tasks)
@@ -104,7 +109,7 @@ def in_a_row(
         for row in rows(ordered, places, size):
             if sum(offer.required for offer in row) < required:
                 continue
-            found = choose(count._replace(min_nodes=size, max_nodes=size), row)
+            found = rule(count._replace(min_nodes=size, max_nodes=size), row)
             if found is not None:
                 return found
     return None
@@ -116,24 +121,6 @@ def rows(ordered: Sequence[Offer], places: Mapping[int, int], size: int) -> Iter
         row = ordered[first : first + size]
         if places[row[-1].at] - places[row[0].at] == size - 1:
             yield row
-
-
-def with_features(
-    offers: Sequence[Offer], have: Sequence[frozenset[str]], wants: Sequence[tuple[str, int]]
-) -> list[Offer] | None:
-    """The offers with enough of them marked as required that each (feature, nodes) of `wants` is met.
-
-    Args:
-        have: the features of each offer's node.
-    """
-    marked = list(offers)
-    for name, number in wants:
-        places = [place for place, names in enumerate(have) if name in names][:number]
-        if len(places) < number:
-            return None
-        for place in places:
-            marked[place] = marked[place]._replace(required=True)
-    return marked
 
 
 def _first(offers: Sequence[Offer], size: int) -> list[Offer]:
