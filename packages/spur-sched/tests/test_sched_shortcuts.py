@@ -7,7 +7,7 @@ import pytest
 from spur_sched import search
 from spur_sched.api import Policy
 from spur_sched.bounds import Bounds
-from spur_sched.plan import plan
+from spur_sched.plan import Planner, plan
 from spur_sched.timeline import Timeline
 
 
@@ -75,6 +75,23 @@ def test_the_plan_is_the_same_without_them(snap, node, job, now, monkeypatch, se
         patch.setattr(Timeline, "reached", lambda timeline, _: setattr(timeline, "reach", 1.0))
         patch.setattr(search, "_PARTS", 1)
         assert plan(snapshot, now) == found
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+@pytest.mark.parametrize("seed", range(10, 16))
+def test_who_has_room_is_kept_up_to_date(snap, node, job, now, seed, backfill):
+    chance = random.Random(seed)
+    nodes = busy(chance, node, now)
+    jobs = queue(chance, job)
+    # Some reach beyond promises, most end before them.
+    jobs = [one._replace(time_limit=chance.choice([60, 300, one.time_limit])) for one in jobs]
+    planner = Planner(snap(nodes, jobs, policy=Policy(backfill=backfill)), now)
+    found = plan(snap(nodes, jobs, policy=Policy(backfill=backfill)), now)
+    # All nodes are looked at again for every job.
+    planner.ground.shrinks = False
+    while not planner.advance(1000):
+        pass
+    assert planner.result() == found
 
 
 @pytest.mark.parametrize("backfill", ["easy", "conservative"])

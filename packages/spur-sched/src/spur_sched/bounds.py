@@ -1,4 +1,4 @@
-"""How early a job can begin at best, told by those that were looked for before.
+"""Whether a job finds room now, and how early at best, told by those that were looked for before.
 
 Room only shrinks during a pass: where a request found no room before some instant, an equal one finds none
 there, nor one that asks for at least as much of everything for at least as long.
@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+#: Failures of one kind that are remembered one by one.
+_MOST_FAILURES: Final = 256
 #: So many searches of one kind are remembered.
 _MOST: Final = 2048
 
@@ -40,3 +42,29 @@ class Bounds:
         self._asks[count] = ask
         self._starts[count] = start
         self._count = count + 1
+
+
+class Failures:
+    """Requests of one pool that found no room: whoever asks for at least as much finds none either.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._table = np.zeros((_MOST_FAILURES, size))
+        self.count = 0
+
+    def cover(self, ask: tuple[float, ...], known: int = 0) -> bool:
+        """Whether a failure asked for no more than this.
+
+        Args:
+            known: how many failures there were when none of them did.
+        """
+        return self.count > known and bool((self._table[known : self.count] <= ask).all(axis=1).any())
+
+    def add(self, ask: tuple[float, ...]) -> None:
+        """A request failed."""
+        if self.count < _MOST_FAILURES:
+            self._table[self.count] = ask
+            self.count += 1

@@ -92,6 +92,8 @@ class Demand:
             or need.threads_per_core
             or need.ntasks_per_core
         )
+        #: So many tasks take the same on every node.
+        self.regular = self.simple and not self.whole_memory
         self.least = tuple((part.row, max(part.fixed, part.each)) for part in parts)
         #: MiB that each column must have free, where it depends on the node; None = it does not.
         self.from_nodes: Ints | None = None
@@ -251,6 +253,13 @@ class Demand:
         elif need.memory_per_node_mb is not None:
             memory = need.memory_per_node_mb or view.memory_mb
         return cpus, memory, {key: count for key, count in gres.items() if count > 0}
+
+    def regularly(self, tasks: int) -> tuple[int, int, GresMap, Vector]:
+        """What `tasks` tasks of a regular request take on any node, and the same as a vector."""
+        need = self.need
+        cpus = tasks * need.cpus_per_task
+        memory = (need.memory_per_node_mb or 0) + self.memory_per_cpu * cpus
+        return cpus, memory, {}, self.vector(cpus, memory, {})
 
     def _held(self, view: NodeView, tasks: int, gpus: int) -> int:
         """CPUs that so many tasks with so many GPUs hold."""

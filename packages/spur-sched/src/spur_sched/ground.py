@@ -74,6 +74,8 @@ class Ground:
         self._leaves: tuple[list[str], Ints] | None = None
         #: Some nodes never share a job, because nothing joins them.
         self.apart = False
+        #: Room only shrinks during the pass.
+        self.shrinks = True
         self._windows: Sequence[Window] = ()
         self._running: Sequence[Running] = ()
         self._members: dict[str, Bools] = {}
@@ -103,10 +105,10 @@ class Ground:
         """The leaf switch of a column, "" = none."""
         return self.columns.views[at].switch
 
-    def only(self, places: Iterable[int]) -> Bools:
+    def only(self, places: Iterable[int] | Ints) -> Bools:
         """These columns."""
         found: Bools = np.zeros(self.columns.size, dtype=np.bool_)
-        found[list(places)] = True
+        found[places if isinstance(places, np.ndarray) else list(places)] = True
         return found
 
     def closed(self, reservation: str) -> Closed | None:

@@ -13,15 +13,16 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spur_sched.api import JobView, Limits, NodeShare, Over, Placement, Policy, Preemption, Running
+from spur_sched.bounds import Failures
 from spur_sched.columns import FOREVER, Ints, Vector
 from spur_sched.ground import Ground
 from spur_sched.preemption import Preemptor, candidates, choose, coming, freed
-from spur_sched.shape import Failures, Shape, Share
+from spur_sched.shape import Shape, Share
 from spur_sched.timeline import OVERDUE_SECS
 
 #: (column, tasks)
 Chosen = list[tuple[int, int]]
-#: What a request must have in common with another one to be compared, and its sizes (see `shape.Failures`).
+#: What a request must have in common with another one to be compared, and its sizes (see `bounds.Failures`).
 Ask = tuple[tuple[object, ...], tuple[float, ...]]
 #: From the first signal to the last process, if it obeys.
 _ENDING_SECS: Final = 1.0

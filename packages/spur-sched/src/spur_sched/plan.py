@@ -32,7 +32,7 @@ from spur_sched.api import (
     Waiting,
 )
 from spur_sched.asks import ask_of
-from spur_sched.bounds import Bounds
+from spur_sched.bounds import Bounds, Failures
 from spur_sched.columns import CPUS, FOREVER
 from spur_sched.ground import Ground
 from spur_sched.kept import Spans
@@ -45,7 +45,7 @@ from spur_sched.rules import (
     limit_secs,
 )
 from spur_sched.search import Ask, Found, earliest, rounded
-from spur_sched.shape import Failures, Shape, longest
+from spur_sched.shape import Shape, longest
 from spur_sched.timeline import Part, end_of
 
 #: Work that one pass may take; a unit is some ten microseconds.
@@ -84,6 +84,7 @@ class Planner:
         self._pools = snapshot.licenses()
         self.ground.keep(self._windows, self._running)
         self.ground.connect(self.policy.topology)
+        self.ground.shrinks = self.policy.preempt_type == "none"
         #: Reservations that draw jobs in, until they did; how many runs of a job were drawn in.
         self._magnets = magnets(self._windows, now)
         self._drawn: dict[int, int] = {}
@@ -344,7 +345,8 @@ class Planner:
         failures = self._failures.get(ask[0])
         if failures is None:
             failures = self._failures[ask[0]] = Failures(len(ask[1]))
-        if not failures.cover(ask[1]):
+        if not failures.cover(ask[1], shape.uncovered):
+            shape.uncovered = failures.count
             for tree, pool in self.ground.pools(shape.wanted):
                 self._spent += len(pool.live()) // _A_LOOK
                 chosen = shape.find(pool, tree, self.now)

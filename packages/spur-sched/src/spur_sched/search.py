@@ -15,11 +15,10 @@ import numpy as np
 
 from spur_sched.columns import EMPTY, FOREVER, MEMORY, Bools, Floats, Ints
 from spur_sched.demand import Demand
+from spur_sched.fits import greatest
 from spur_sched.rows import Rows
 from spur_sched.timeline import Timeline, end_of
 
-#: Numbers up to this are counted to find the greatest.
-_MOST_COUNTED: Final = 4096
 #: So many parts of the time are looked at before all the rest is, each so much longer than the one before.
 _PARTS: Final = 3
 _WIDER: Final = 4.0
@@ -274,7 +273,7 @@ class _Sweep:
             held = self.tasks[there]
             top = there
             if len(there) > most:
-                top = there[_greatest(held, most)]
+                top = there[greatest(held, most)]
             mine = self.tasks[top]
             short = tasks - int(mine.sum())
             if short > 0:
@@ -314,18 +313,6 @@ class _Sweep:
         if self._look(steps[self.sure[steps] <= instant].tolist(), instant):
             return None, True
         return chosen, False
-
-
-def _greatest(numbers: Ints, count: int) -> Ints:
-    """Positions of the `count` greatest of more numbers, of equal ones the first."""
-    if numbers.max() <= _MOST_COUNTED:
-        there = np.bincount(numbers)
-        level = len(there) - 1 - int(np.searchsorted(np.cumsum(there[::-1]), count))
-    else:
-        level = int(np.partition(numbers, len(numbers) - count)[len(numbers) - count])
-    greater = (numbers > level).nonzero()[0]
-    equal = (numbers == level).nonzero()[0][: count - len(greater)]
-    return np.concatenate([greater, equal])
 
 
 class _Walk:

@@ -1,7 +1,7 @@
 """What one partition is asked for, and where it finds room now.  Jobs with equal shapes fit or fail alike.
 
 Room only shrinks during a pass: where a shape found nothing, an equal one finds nothing, nor one that asks
-for at least as much (`Failures`); and a shape that goes to one node at a time never looks back.
+for at least as much (`bounds.Failures`); and a shape that goes to one node at a time never looks back.
 """
 
 import math
@@ -16,6 +16,7 @@ from spur_sched.api import GresMap
 from spur_sched.columns import CPUS, MEMORY, Bools, Ints, Vector
 from spur_sched.counted import choose_counted, with_features
 from spur_sched.demand import Demand
+from spur_sched.fits import Fits, greatest
 from spur_sched.ground import Ground, Pool
 from spur_sched.need import MANY
 from spur_sched.rules import Class, Why
@@ -30,10 +31,6 @@ Wants = Sequence[tuple[str, int]]
 Room = Callable[[int], list[int]]
 #: So many nodes are quicker looked at one by one.
 _FEW: Final = 8
-#: Failures of one kind that are remembered one by one.
-_MOST_FAILURES: Final = 256
-
-
 _NOBODY: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
@@ -61,6 +58,8 @@ class Shape:
     __slots__ = (
         "_each",
         "_excluded",
+        "_fits",
+        "_found",
         "_queues",
         "ask",
         "counts",
@@ -74,6 +73,7 @@ class Shape:
         "restricted",
         "searched",
         "secs",
+        "uncovered",
         "wanted",
     )
 
@@ -113,6 +113,11 @@ class Shape:
         self._each = -1
         #: Of each alternative of the constraint: the nodes that may hold all of it, the best last.
         self._queues: dict[int, list[int]] = {}
+        #: So many failures of others did not cover it.
+        self.uncovered = 0
+        #: It was looked for room before; what was found then.
+        self._found = False
+        self._fits: dict[int, Fits] = {}
 
     # -- whether it could ever run
 
@@ -212,10 +217,8 @@ class Shape:
 
     def find(self, pool: Pool, tree: features.Node, now: float) -> list[tuple[int, int]] | None:
         """(column, tasks) of the nodes to start on now, or None."""
-        demand, count = self.demand, self.counts
+        count, ground = self.counts, self.ground
         live = pool.live()
-        ground = self.ground
-        free = ground.columns.free
         end = now + self.secs
         if len(self._excluded):
             live = live[~np.isin(live, self._excluded)]
@@ -226,17 +229,17 @@ class Shape:
             found = self._find_one(pool, live, end)
             if found is not None or count.max_nodes == 1 or count.num_tasks == 1:
                 return found
-        each = self.each()
-        where = live[demand.fitting(live, lambda row: free[row][live], each)]
+        if not self._found or not ground.shrinks:
+            where, tasks = self._room(live, end)
+        else:
+            # Not for the first time: who had room is known.
+            fits = self._fits.get(id(pool))
+            if fits is None:
+                fits = self._fits[id(pool)] = Fits(ground.only(live))
+            where, tasks = fits.now(ground.timeline.touched, lambda places: self._room(places, end))
+        self._found = True
         if len(where) < count.min_nodes:
             return None
-        if ground.timeline.promises:
-            where, tasks = self._until(where, end)
-        else:
-            tasks = demand.tasks(where, lambda row: free[row][where])
-        good = tasks >= each
-        if not good.all():
-            where, tasks = where[good], tasks[good]
         if self.restricted:
             where, tasks = self.beside(where, tasks)
         if len(where) < count.min_nodes:
@@ -246,6 +249,17 @@ class Shape:
         if self.picky:
             return self.pick(where.tolist(), tasks.tolist(), tree, self._now_room(end), now)
         return _pick(count, where, tasks)
+
+    def _room(self, live: Ints, end: float) -> tuple[Ints, Ints]:
+        """Of these columns those that hold enough until `end`, and tasks for each."""
+        demand, each, free = self.demand, self.each(), self.ground.columns.free
+        where = live[demand.fitting(live, lambda row: free[row][live], each)]
+        if self.ground.timeline.promises:
+            where, tasks = self._until(where, end)
+        else:
+            tasks = demand.tasks(where, lambda row: free[row][where])
+        good = tasks >= each
+        return (where, tasks) if good.all() else (where[good], tasks[good])
 
     def _find_one(self, pool: Pool, live: Ints, end: float) -> list[tuple[int, int]] | None:
         """The first node that holds everything.  Room only shrinks, so who has room is worked out once, and
@@ -479,11 +493,15 @@ class Shape:
 
     def shares(self, chosen: list[tuple[int, int]], room: Room) -> list[Share]:
         """What the job takes on each of the chosen nodes."""
-        parts = self._divide(chosen, room) if self.demand.total else [_NOTHING] * len(chosen)
+        demand = self.demand
+        if demand.regular:
+            same = {tasks: demand.regularly(tasks) for _, tasks in chosen}
+            return [Share(at, tasks, *same[tasks]) for at, tasks in chosen]
+        parts = self._divide(chosen, room) if demand.total else [_NOTHING] * len(chosen)
         found = []
         for (at, tasks), part in zip(chosen, parts, strict=True):
-            cpus, memory, gres = self.demand.take(at, room(at), tasks, part)
-            found.append(Share(at, tasks, cpus, memory, gres, self.demand.vector(cpus, memory, gres)))
+            cpus, memory, gres = demand.take(at, room(at), tasks, part)
+            found.append(Share(at, tasks, cpus, memory, gres, demand.vector(cpus, memory, gres)))
         return found
 
     def _divide(self, chosen: list[tuple[int, int]], room: Room) -> list[GresMap]:
@@ -529,40 +547,20 @@ def _pick(count: Count, where: Ints, tasks: Ints) -> list[tuple[int, int]] | Non
         enough = (tasks >= count.num_tasks).nonzero()[0]
         if len(enough):
             return [(int(where[enough[0]]), count.num_tasks)]
-    chosen = np.arange(least)
+    chosen: Ints = np.arange(least)
     if int(tasks[:least].sum()) < count.num_tasks:
         # The biggest first, of equals the first.
-        size = len(tasks)
-        order = np.arange(size)
-        if size > 2 * most:
-            keys = tasks * size + (size - 1 - order)
-            order = np.sort(np.argpartition(keys, size - most)[size - most :])
-        order = order[np.argsort(-tasks[order], kind="stable")][:most]
-        held = np.cumsum(tasks[order])
-        if held[-1] < count.num_tasks:
+        order = np.sort(greatest(tasks, most)) if len(tasks) > most else np.arange(most)
+        biggest = tasks[order]
+        if int(biggest.sum()) < count.num_tasks:
             return None
-        size = max(least, int((held < count.num_tasks).sum()) + 1)
-        chosen = np.sort(order[:size])
+        if least < most:
+            order = order[(-biggest).argsort(kind="stable")]
+            held = tasks[order].cumsum()
+            order = np.sort(order[: max(least, int((held < count.num_tasks).sum()) + 1)])
+        chosen = order
     offers = [
         Offer(at, held) for at, held in zip(where[chosen].tolist(), tasks[chosen].tolist(), strict=True)
     ]
     exact = count._replace(min_nodes=count.min_nodes, max_nodes=len(offers))
     return choose(exact, offers)
-
-
-class Failures:
-    """Requests of one pool that found no room: whoever asks for at least as much finds none either."""
-
-    def __init__(self, size: int) -> None:
-        self._table = np.zeros((_MOST_FAILURES, size))
-        self._count = 0
-
-    def cover(self, ask: tuple[float, ...]) -> bool:
-        """Whether a failure asked for no more than this."""
-        return self._count > 0 and bool((self._table[: self._count] <= ask).all(axis=1).any())
-
-    def add(self, ask: tuple[float, ...]) -> None:
-        """A request failed."""
-        if self._count < _MOST_FAILURES:
-            self._table[self._count] = ask
-            self._count += 1

@@ -45,6 +45,8 @@ class Timeline:
         self.last: Floats = np.full(columns.size, -math.inf)
         self.low: Ints = np.zeros((0, 0), dtype=np.int64)
         self.promises = 0
+        #: Columns that something was put on, one after the other.
+        self.touched: list[int] = []
         #: How far ahead it is worth looking first: a guess, which changes nothing of what is found.
         self.reach = math.inf
         self._held: dict[int, list[tuple[float, Vector]]] = {}
@@ -60,6 +62,7 @@ class Timeline:
             self.promise((Part(at, vector),), start, end)
             return
         free = self.columns.free
+        self.touched.append(at)
         for row, number in enumerate(vector):
             if number:
                 free[row, at] -= number
@@ -84,6 +87,7 @@ class Timeline:
         for at, vector in parts:
             _occupy(self.steps(at), start, self._end(at, start, end), vector)
             places.append(at)
+        self.touched += places
         self._changed.update(places)
         self.promised[places] = True
         self.first[places] = np.minimum(self.first[places], start)
