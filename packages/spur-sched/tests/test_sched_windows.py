@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spur_sched.api import License, NodeShare, Policy, Running, Window
+from spur_sched.api import JobView, License, NodeShare, Policy, Running, Window
 from spur_sched.plan import plan
 
 NOW = 1_000_000.0
@@ -118,6 +118,27 @@ def test_licences_are_given_in_order(snap: Any, node: Any, job: Any) -> None:
     result = plan(snap([node("n1", cpus=8)], jobs, licenses=POOLS), NOW)
     assert list(placed(result)) == [1, 2]
     assert why(result, 3) == ("Licenses", "")
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_start_is_expected_when_others_stop_keeping_licences(
+    snap: Any, node: Any, job: Any, policy: str
+) -> None:
+    kept = [
+        window("r", -50, 600, "", licenses=(("m", 2),)),
+        window("r", 900, 1200, "", licenses=(("m", 2),)),
+        window("s", 0, 60, "", licenses=(("x", 1),)),
+    ]
+    pools = {"m": License(3, 0, 2), "x": License(1, 0, 1)}
+
+    def starts(*jobs: JobView) -> list[float]:
+        found = plan(snap([node("n1")], list(jobs), policy=Policy(policy), licenses=pools, windows=kept), NOW)
+        return [one.at - NOW for one in found.expected]
+
+    assert starts(job(1, licenses=(("m", 2),), time_limit=300)) == [600]
+    # Before the next occurrence there is no time for it.
+    assert starts(job(1, licenses=(("m", 2),), time_limit=301)) == [1200]
+    assert starts(job(1, licenses=(("m", 2), ("x", 1)), licenses_any=True)) == [60]
 
 
 def test_reserved_licences_are_for_their_own(snap: Any, node: Any, job: Any) -> None:

@@ -511,3 +511,53 @@ async def test_what_a_submission_is_told(cluster):
     assert await refused(asked(reservation="later")) == "Requested reservation not usable now"
     assert await refused(asked(test_only=False, immediate=True)) == "Requested nodes are busy"
     assert "n1" in await asked(reservation="later,r")
+
+
+async def test_a_job_knows_when_its_reservation_or_its_begin_time_lets_it_start(cluster):
+    await cluster.add_agent("n1")
+    await create(cluster)
+    one = (await listed(cluster))["r"]
+    waits = await cluster.submit(reservation="r")
+    late = await cluster.submit(reservation="r", begin_at=one.start_at + 60)
+    begins = await cluster.submit(begin_at=one.start_at + 7)
+    await reach(lambda: cluster.state.jobs[late].reason in ("Reservation", "BeginTime"))
+    for job, start in ((waits, one.start_at), (late, one.start_at + 60), (begins, one.start_at + 7)):
+        await reach(lambda job=job: cluster.state.jobs[job].reason != "None")
+        shown = await cluster.job(job)
+        assert (shown.start_at, shown.sched_nodes) == (start, "")
+        assert "; it cannot start before " in shown.waits_for
+        answer = await cluster.stub.GetJobs(pb.GetJobsRequest(), metadata=cluster.user())
+        assert {row.job_id: row.start_at for row in answer.jobs}[job] == start
+    await update(cluster, start_at=one.start_at + HOUR, end_at=one.end_at + HOUR)
+    assert (await cluster.job(waits)).start_at == one.start_at + HOUR
+    # It has begun: whoever waits now waits for room.
+    await ahead(cluster, 2 * HOUR + 1)
+    await cluster.in_state(waits, JobState.RUNNING)
+    assert (await cluster.job(waits)).start_at < one.start_at + HOUR + 600
+
+
+async def test_a_job_without_a_limit_ends_with_its_reservation(clusters):
+    cluster = await clusters(scheduler="resv_overrun_minutes = 2\n")
+    await cluster.add_agent("n1")
+    await create(cluster, start_at=cluster.clock.time())
+    one = (await listed(cluster))["r"]
+    inside = await cluster.submit(reservation="r", num_tasks=4)
+    await cluster.in_state(inside, JobState.RUNNING)
+    outside = await cluster.submit(time_limit_secs=60)
+    await reach(lambda: cluster.controller.office.outlook.start_of(outside), "its start is known")
+
+    async def ends():
+        answer = await cluster.stub.GetJobs(pb.GetJobsRequest(), metadata=cluster.user())
+        in_list = {row.job_id: row.end_at for row in answer.jobs}[inside]
+        assert (await cluster.job(inside)).end_at == in_list
+        return in_list
+
+    def expected():
+        found = cluster.controller.office.outlook.start_of(outside)
+        return found is not None and found.at
+
+    assert await ends() == one.end_at + 120
+    assert expected() == one.end_at
+    await update(cluster, duration_secs=2 * HOUR)
+    assert await ends() == one.end_at + HOUR + 120
+    await reach(lambda: expected() == one.end_at + HOUR, "it follows")

@@ -48,6 +48,8 @@ class Licenses:
     def instants(self, job: JobView) -> list[float]:
         """When some that the job wants may come free."""
         found = {end for name, _ in job.licenses for _, end, _ in self._holds.get(name, ())}
+        if self._shade:
+            found.update(self._shade.license_ends({name for name, _ in job.licenses}, job.reservation))
         return sorted(instant for instant in found if instant > self._now)
 
     def free(self, name: str, start: float, end: float, reservation: str = "") -> int:

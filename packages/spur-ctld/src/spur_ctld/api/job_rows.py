@@ -36,6 +36,7 @@ _PREEMPTABLE_TAG: Final = varint(
 
 
 _START_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["start_at"].number << 3 | 1)
+_END_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["end_at"].number << 3 | 1)
 _NODES_TAG: Final = varint(common_pb2.JobInfo.DESCRIPTOR.fields_by_name["sched_nodes"].number << 3 | 2)
 
 
@@ -53,12 +54,14 @@ class JobRows:
         redacted: bool,
         preemptable_at: float | None = None,
         prospect: Prospect | None = None,
+        end_at: float | None = None,
         priority: int | None = None,
     ) -> bytes:
         """`job` as one entry of `GetJobsResponse.jobs`, with its tag and length.
 
         Args:
             prospect: when and where it is expected to start.
+            end_at: when it ends at the latest, if that is not what its record says.
             priority: what the record's base comes to now; None = the base.
         """
         key = (job.job_id, redacted)
@@ -75,6 +78,8 @@ class JobRows:
             row += _RUN_SECS_TAG + struct.pack("<d", run_seconds(job, now))
             if preemptable_at is not None:
                 row += _PREEMPTABLE_TAG + struct.pack("<d", preemptable_at)
+        if end_at is not None:
+            row += _END_TAG + struct.pack("<d", end_at)
         if prospect is not None:
             nodes = prospect.nodes.encode()
             row += _START_TAG + struct.pack("<d", prospect.at) + _NODES_TAG + varint(len(nodes)) + nodes

@@ -1,20 +1,21 @@
 """Looking at jobs: listing with filters, and watching one."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import Any, Final
 
 from spur_core.errors import NoSuchJob
 from spur_core.grammar.array import IndexSet
-from spur_core.states import TERMINAL_STATES, JobState
+from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld.api import parse
 from spur_ctld.api.job_rows import JobRows, framed
-from spur_ctld.api.job_view import dependency_left, job_message, redact
+from spur_ctld.api.job_view import dependency_left, job_message, latest_end, redact
 from spur_ctld.api.topology import preemptable_at
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.scheduling.explain import sentence
-from spur_ctld.scheduling.outlook import Prospect
+from spur_ctld.scheduling.outlook import Prospect, opening
+from spur_ctld.scheduling.pace import Pace
 from spur_ctld.site import Site
+from spur_ctld.state import resv_gate
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.dependencies import lookup_for
 from spur_ctld.state.ops import Target
@@ -29,8 +30,8 @@ PAGE_BYTES: Final = 8 << 20
 #: Watchers look again after this long even when they heard nothing.
 _WATCH_AGAIN_SECS: Final = 60.0
 
-#: A long listing lets others run after so many records.
-_BREATHE_AFTER: Final = 500
+#: A long listing looks at the clock after so many records, and lets others run when a slice is over.
+_LOOK_AFTER: Final = 20
 
 Keep = Callable[[Job], bool]
 
@@ -52,10 +53,11 @@ class JobsRead:
         wanted = [await parse.patient_target(message, at) for at, message in enumerate(request.jobs)]
         tail = pb.GetJobsResponse(server_time=now)
         rows: list[bytes] = []
+        pace = Pace()
         size = last = 0
         for number, job in enumerate(named(state, wanted) if wanted else in_order(state.jobs.values())):
-            if number % _BREATHE_AFTER == _BREATHE_AFTER - 1:
-                await asyncio.sleep(0)
+            if number % _LOOK_AFTER == _LOOK_AFTER - 1 and pace.over:
+                await pace.rest()
             if job.job_id <= after or not keep(job):
                 continue
             if len(rows) == most or size > PAGE_BYTES:
@@ -83,7 +85,8 @@ class JobsRead:
             now,
             redacted=not visible,
             preemptable_at=preemptable_at(self.site, job),
-            prospect=self._prospect(job),
+            prospect=self._prospect(job, now),
+            end_at=self._reserved_end(job),
             priority=self.site.priorities.of(job),
         )
 
@@ -120,7 +123,10 @@ class JobsRead:
         at = preemptable_at(self.site, job)
         if at is not None:
             message.preempt_eligible_at = at
-        prospect = self._prospect(job)
+        end = self._reserved_end(job)
+        if end is not None:
+            message.end_at = end
+        prospect = self._prospect(job, now)
         if prospect is not None:
             message.start_at, message.sched_nodes = prospect
         if detail and job.state is JobState.PENDING and self.site.office is not None:
@@ -130,11 +136,23 @@ class JobsRead:
             redact(message)
         return message
 
-    def _prospect(self, job: Job) -> Prospect | None:
+    def _prospect(self, job: Job, now: float) -> Prospect | None:
         """When a pending job is expected to start, if anybody knows."""
         if job.state is not JobState.PENDING or self.site.office is None:
             return None
-        return self.site.outlook.start_of(job.job_id)
+        found = self.site.outlook.start_of(job.job_id)
+        return opening(self.site.ledger.state, job, now) if found is None else found
+
+    def _reserved_end(self, job: Job) -> float | None:
+        """The end of a run that its reservation ends before its limit does."""
+        if not job.reservation or job.end_at is not None or job.start_at is None:
+            return None
+        end = resv_gate.run_ends(self.site.ledger.state, job)
+        if end is None or job.state not in ACTIVE_STATES:
+            return None
+        end += self.site.settings.resv_overrun_secs
+        own = latest_end(job)
+        return end if own is None else min(end, own)
 
     def _addresses(self, job: Job) -> list[pb.NodeAddress]:
         nodes = self.site.ledger.state.nodes

@@ -43,4 +43,6 @@ def sentence(job: Job, text: str, prospect: Prospect | None) -> str:
         return found
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(prospect.at))
     start = f"it is expected to start by {stamp} on {prospect.nodes}"
+    if not prospect.nodes:
+        start = f"it cannot start before {stamp}"
     return f"{found}; {start}" if found else start[0].upper() + start[1:]

@@ -6,17 +6,36 @@ Memory of the leader: the next pass makes it anew.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from spur_core import reasons
 from spur_core.grammar.hostlist import compress_sorted, natural_key
+from spur_ctld.state import resv_gate
+from spur_ctld.state.cluster import ClusterState
+from spur_ctld.state.records import Job
+from spur_ctld.timers import due
 from spur_sched.api import Plan
+
+_FOR_AN_INSTANT: Final = frozenset({reasons.BEGIN_TIME, reasons.LAUNCH_FAILURE, reasons.RESERVATION})
 
 
 class Prospect(NamedTuple):
-    """When and where a job will start, as far as is known; `at` inf = when work without a limit ends."""
+    """When and where a job will start, as far as is known; `at` inf = when work without a limit ends.
+    Where "" = nobody knows."""
 
     at: float
     nodes: str
+
+
+def opening(state: ClusterState, job: Job, now: float) -> Prospect | None:
+    """The first start that a begin time, or the beginning of its reservation, lets a waiting job have."""
+    if job.reason not in _FOR_AN_INSTANT:
+        return None
+    instants = [due.eligible_by_time(job), resv_gate.opens_at(state, job.request, now)]
+    if job.reason == reasons.RESERVATION and instants[1] is None:
+        return None
+    found = max((at for at in instants if at is not None), default=now)
+    return Prospect(found, "") if found > now else None
 
 
 @dataclass

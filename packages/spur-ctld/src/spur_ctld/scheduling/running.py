@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from spur_core.states import JobState
-from spur_ctld.scheduling.views import claims, expected_end
+from spur_ctld.scheduling.views import claims, end_in, expected_end
 from spur_ctld.state.apply_preempt import may_requeue
 from spur_ctld.state.cluster import ClusterState, holding, is_lent, layer_of
 from spur_ctld.state.pending import base_priority, gres_map
@@ -35,6 +35,10 @@ def running_views(state: ClusterState, memo: Memo | None = None, rules: Rules = 
         if is_lent(job):
             # What it may have back depends on what others use.
             found.append(_lent_view(state, running_view(job, partition, rules)))
+            continue
+        if job.reservation:
+            # It may end before the job's limit, and that changes without the job.
+            found.append(running_view(job, partition, rules)._replace(end=end_in(state, job)))
             continue
         known = memo.get(job_id)
         fresh = known is not None and known[0] is job and known[1] is partition

@@ -15,7 +15,14 @@ from spur_ctld.scheduling.backlog import Backlog
 from spur_ctld.scheduling.front import front, neighbours
 from spur_ctld.scheduling.views import node_view, partition_view
 from spur_ctld.site import Site
-from spur_ctld.state.events import ConfigChanged, Event, JobChanged, NodeChanged, RoomFreed
+from spur_ctld.state.events import (
+    ConfigChanged,
+    Event,
+    JobChanged,
+    NodeChanged,
+    ReservationChanged,
+    RoomFreed,
+)
 from spur_ctld.state.pending import Place
 from spur_ctld.state.records import Job, Node
 from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
@@ -142,6 +149,11 @@ class SnapshotBuilder:
                 job = state.jobs.get(event.job_id)
                 if job is not None:
                     self._dirty.update(part.node for part in job.slices)
+            elif isinstance(event, ReservationChanged):
+                inside = (job for job in map(state.jobs.get, state.active) if job is not None)
+                self._dirty.update(
+                    part.node for job in inside if job.reservation == event.name for part in job.slices
+                )
             elif isinstance(event, RoomFreed):
                 self._dirty.update(event.nodes)
             elif isinstance(event, NodeChanged):

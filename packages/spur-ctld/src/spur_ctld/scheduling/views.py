@@ -7,7 +7,7 @@ import msgspec
 from spur_core.grammar.hostlist import natural_key
 from spur_core.grammar.sharing import parse as parse_sharing
 from spur_core.states import JobState, NodeAvail
-from spur_ctld.state import distribution
+from spur_ctld.state import distribution, resv_gate
 from spur_ctld.state.access import owning_job
 from spur_ctld.state.cluster import ClusterState, is_lent
 from spur_ctld.state.pending import gres_map
@@ -29,6 +29,12 @@ def expected_end(job: Job) -> float | None:
         return grace_end
     end = begun + limit + job.suspended_secs
     return end if grace_end is None else min(end, grace_end)
+
+
+def end_in(state: ClusterState, job: Job) -> float | None:
+    """The same, in a reservation that may end before."""
+    end, over = expected_end(job), resv_gate.run_ends(state, job)
+    return end if over is None else over if end is None else min(end, over)
 
 
 def claims(state: ClusterState, node: Node) -> dict[int, int]:
@@ -62,7 +68,7 @@ def node_view(state: ClusterState, node: Node) -> NodeView:
             # Its CPUs are others' for the taking, but only of those who may push it aside.
             claimed = claimed or claims(state, node)
             cpus = claimed.get(job_id, 0)
-        running.append((expected_end(job), cpus, part.memory_mb, gres_map(part.gres)))
+        running.append((end_in(state, job), cpus, part.memory_mb, gres_map(part.gres)))
         layers.append((job.partition, part.layer) if part.layer else None)
     owned = owning_job(state, held)
     return NodeView(

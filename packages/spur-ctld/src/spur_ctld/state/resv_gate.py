@@ -5,7 +5,7 @@ from typing import NamedTuple
 from spur_core import reasons
 from spur_core.grammar.licenses import parse_licenses
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.records import UNLIMITED, Request
+from spur_ctld.state.records import UNLIMITED, Job, Request
 from spur_ctld.state.reservations import Reservation, is_active, names, rules
 from spur_sched.api import JobView
 from spur_sched.reservations.access import admits
@@ -48,6 +48,24 @@ def inside(state: ClusterState, view: JobView, name: str, now: float) -> JobView
     if endless and one.nodes and "FLEX" not in one.flags:
         return view._replace(reservation=name, time_limit=max(1, int(one.end_at - now)))
     return view._replace(reservation=name)
+
+
+def opens_at(state: ClusterState, request: Request, now: float) -> float | None:
+    """When the first of the reservations that it names and may use begins; None = nobody knows one."""
+    starts = []
+    for name in names(request.reservation):
+        one = state.reservations.get(name)
+        if one is not None and one.floating is None and one.start_at > now and may_use(one, request):
+            starts.append(one.start_at)
+    return min(starts, default=None)
+
+
+def run_ends(state: ClusterState, job: Job) -> float | None:
+    """When the reservation that an attempt runs in ends; None = it runs in none, or may run on after it."""
+    one = state.reservations.get(job.reservation) if job.reservation else None
+    if one is None or "FLEX" in one.flags or one.floating is not None:
+        return None
+    return one.end_at
 
 
 def obstacle(state: ClusterState, request: Request) -> str:

@@ -5,7 +5,7 @@ that begins there and then may last.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -137,6 +137,16 @@ class Shade:
         return max(
             sum(count for window, count in keeping if window.start <= edge < window.end) for edge in edges
         )
+
+    def license_ends(self, names: Collection[str], reservation: str = "") -> set[float]:
+        """When others stop keeping some of these licences."""
+        return {
+            window.end
+            for own, windows in self._own.items()
+            if own != reservation
+            for window in windows
+            if any(name in names for name, _ in window.licenses)
+        }
 
 
 def why(shade: Shade, nodes: Iterable[str], start: float, end: float) -> tuple[str, str]:
