@@ -158,3 +158,39 @@ def test_limits_of_a_partition(three: Any) -> None:
     assert len(nodes_of(three, one).split("[")[-1].split(",")) in (1, 2)
     three.ok("scontrol", "update", f"JobId={long}", "TimeLimit=5")
     three.wait(long, "RUNNING")
+
+
+def test_a_partition_that_is_changed_while_jobs_wait(three: Any) -> None:
+    three.ok("scontrol", "update", "PartitionName=slow", "State=DOWN")
+    assert three.ok("sinfo", "-h", "-p", "slow", "-o", "%a").split() == ["down"]
+    job = submit(three, "-p", "slow")
+    waits(three, job, "PartitionDown")
+    three.ok("scontrol", "update", "PartitionName=slow", "State=DRAIN", "MaxTime=20")
+    assert nodes_of(three, job) == "node2"
+    done = three.run("sbatch", "-p", "slow", "--wrap", "true")
+    assert "Required partition not available (inactive or drain)" in done.stderr
+    three.ok("scontrol", "update", "PartitionName=slow", "State=UP", "Nodes=node3", "OverSubscribe=FORCE:2")
+    jobs = [submit(three, "-p", "slow", "-n2", "-t", "15") for _ in range(2)]
+    assert [nodes_of(three, one) for one in jobs] == ["node3", "node3"]
+    assert "OverSubscribe=FORCE:2" in three.ok("scontrol", "show", "partition", "slow")
+    done = three.run("scontrol", "update", "PartitionName=slow", "MaxTime=never")
+    assert (done.returncode, done.stderr.splitlines()[0].startswith("slurm_update error: MaxTime=never")) == (
+        1,
+        True,
+    )
+
+
+def test_a_partition_for_a_while(three: Any) -> None:
+    three.ok("scontrol", "create", "PartitionName=extra", "Nodes=node[1-2]", "MaxNodes=1")
+    job = submit(three, "-p", "extra", "-w", "node2")
+    assert nodes_of(three, job) == "node2"
+    done = three.run("scontrol", "delete", "PartitionName=extra")
+    assert (done.returncode, done.stderr) == (1, "delete_partition extra: Partition is in use\n")
+    three.ok("scancel", job)
+    three.wait(job, "CANCELLED")
+    three.ok("scontrol", "delete", "PartitionName=extra")
+    assert "extra" not in three.ok("sinfo", "-h", "-o", "%P")
+    three.restart("spurctld-1")
+    three.until(three.idle, "the nodes are back")
+    # What the file says holds again.
+    assert "OverSubscribe=NO" in three.ok("scontrol", "show", "partition", "slow")

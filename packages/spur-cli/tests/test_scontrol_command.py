@@ -281,11 +281,12 @@ def test_an_array_shows_what_waits_first(cli, cluster):
             ["update", "NodeName=n1", "State=DRAIN"],
             "You must specify a reason when DOWNING or DRAINING a node. Request denied\n",
         ),
-        (["update", "PartitionName=x", "State=UP"], None),
+        (["update", "PartitionName=x"], "No changes specified\n"),
         (
-            ["update", "partition=x", "State=UP"],
-            "scontrol: error: update partition is not supported by this release\n",
+            ["update", "partition=x", "State"],
+            "Update of this parameter is not supported: State\nRequest aborted\n",
         ),
+        (["create", "partition", "Nodes=n1"], "PartitionName must be given.  Request aborted\n"),
         (["update", "JobId=1", "TimeLimit=x"], "Invalid TimeLimit value: x\nRequest aborted\n"),
         (["hold"], "too few arguments for keyword:hold\n"),
         (["hold", "x"], "Invalid job id specified for job x\n"),
@@ -527,3 +528,32 @@ def test_what_a_job_asks_for_is_shown(cli, peer):
     assert letters == "N/A 2 * 1 2:*:1 USER 2G 8 1\n"
     names = "tres-per-job:|,cpus-per-tres:|,MinTime:|,NTPerSocket:|,NTPerCore:|,Exclusive:|"
     assert cli("squeue", "-h", "-t", "all", "-O", names).out == "gres/gpu:h100:4|gres/gpu:2|10:00|1|*|USER|\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "changes"),
+    [
+        (
+            ["update", "PartitionName=x", "State=UP", "MaxTime=5"],
+            "UpdatePartition",
+            ["State=UP", "MaxTime=5"],
+        ),
+        (["update", "partition", "x", "State=DOWN"], "UpdatePartition", ["State=DOWN"]),
+        (["update", "part=x", "Nodes=n[1-2]"], "UpdatePartition", ["Nodes=n[1-2]"]),
+        (["create", "partition", "PartitionName=x", "Nodes=ALL"], "CreatePartition", ["Nodes=ALL"]),
+        (["create", "PartitionName=x", "Nodes=n1"], "CreatePartition", ["Nodes=n1"]),
+        (["delete", "PartitionName=x"], "DeletePartition", None),
+        (["delete", "partition", "x"], "DeletePartition", None),
+    ],
+)
+def test_partitions_are_changed(cli, cluster, words, method, changes):
+    cluster.answers.update(
+        UpdatePartition=pb.UpdatePartitionResponse(),
+        CreatePartition=pb.CreatePartitionResponse(),
+        DeletePartition=pb.DeletePartitionResponse(),
+    )
+    assert cli("scontrol", *words) == (0, "", "")
+    request = cluster.last(method)
+    assert request.name == "x"
+    if changes is not None:
+        assert [f"{one.key}={one.value}" for one in request.changes] == changes

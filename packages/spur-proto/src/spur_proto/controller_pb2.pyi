@@ -1085,3 +1085,45 @@ class TopologySwitch(_message.Message):
     block_index: int
     block_size: int
     def __init__(self, name: _Optional[str] = ..., level: _Optional[int] = ..., link_speed: _Optional[int] = ..., nodes: _Optional[str] = ..., switches: _Optional[str] = ..., block_index: _Optional[int] = ..., block_size: _Optional[int] = ...) -> None: ...
+
+class PartitionChange(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class CreatePartitionRequest(_message.Message):
+    __slots__ = ("name", "changes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    changes: _containers.RepeatedCompositeFieldContainer[PartitionChange]
+    def __init__(self, name: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[PartitionChange, _Mapping]]] = ...) -> None: ...
+
+class CreatePartitionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UpdatePartitionRequest(_message.Message):
+    __slots__ = ("name", "changes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    changes: _containers.RepeatedCompositeFieldContainer[PartitionChange]
+    def __init__(self, name: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[PartitionChange, _Mapping]]] = ...) -> None: ...
+
+class UpdatePartitionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeletePartitionRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeletePartitionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

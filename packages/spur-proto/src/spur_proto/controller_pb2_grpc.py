@@ -126,6 +126,21 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.GetTopologyRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.GetTopologyResponse.FromString,
                 _registered_method=True)
+        self.CreatePartition = channel.unary_unary(
+                '/slurm.SlurmController/CreatePartition',
+                request_serializer=spur__proto_dot_controller__pb2.CreatePartitionRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.CreatePartitionResponse.FromString,
+                _registered_method=True)
+        self.UpdatePartition = channel.unary_unary(
+                '/slurm.SlurmController/UpdatePartition',
+                request_serializer=spur__proto_dot_controller__pb2.UpdatePartitionRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.UpdatePartitionResponse.FromString,
+                _registered_method=True)
+        self.DeletePartition = channel.unary_unary(
+                '/slurm.SlurmController/DeletePartition',
+                request_serializer=spur__proto_dot_controller__pb2.DeletePartitionRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.DeletePartitionResponse.FromString,
+                _registered_method=True)
         self.CreateReservation = channel.unary_unary(
                 '/slurm.SlurmController/CreateReservation',
                 request_serializer=spur__proto_dot_controller__pb2.CreateReservationRequest.SerializeToString,
@@ -321,6 +336,25 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePartition(self, request, context):
+        """Changes of partitions hold until the configuration is read again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdatePartition(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePartition(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateReservation(self, request, context):
         """Reservations and licences.
         Nodes that are not named are chosen by the controller; a name that is not given is made.
@@ -505,6 +539,21 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.GetTopology,
                     request_deserializer=spur__proto_dot_controller__pb2.GetTopologyRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.GetTopologyResponse.SerializeToString,
+            ),
+            'CreatePartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartition,
+                    request_deserializer=spur__proto_dot_controller__pb2.CreatePartitionRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.CreatePartitionResponse.SerializeToString,
+            ),
+            'UpdatePartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdatePartition,
+                    request_deserializer=spur__proto_dot_controller__pb2.UpdatePartitionRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.UpdatePartitionResponse.SerializeToString,
+            ),
+            'DeletePartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePartition,
+                    request_deserializer=spur__proto_dot_controller__pb2.DeletePartitionRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.DeletePartitionResponse.SerializeToString,
             ),
             'CreateReservation': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateReservation,
@@ -1065,6 +1114,87 @@ class SlurmController(object):
             '/slurm.SlurmController/GetTopology',
             spur__proto_dot_controller__pb2.GetTopologyRequest.SerializeToString,
             spur__proto_dot_controller__pb2.GetTopologyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/CreatePartition',
+            spur__proto_dot_controller__pb2.CreatePartitionRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.CreatePartitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdatePartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/UpdatePartition',
+            spur__proto_dot_controller__pb2.UpdatePartitionRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.UpdatePartitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/DeletePartition',
+            spur__proto_dot_controller__pb2.DeletePartitionRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.DeletePartitionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,6 +31,9 @@ class SlurmControllerStub:
     GetPartitions: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]
     GetConfig: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]
     GetTopology: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetTopologyRequest, controller_pb2.GetTopologyResponse]
+    CreatePartition: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CreatePartitionRequest, controller_pb2.CreatePartitionResponse]
+    UpdatePartition: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdatePartitionRequest, controller_pb2.UpdatePartitionResponse]
+    DeletePartition: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeletePartitionRequest, controller_pb2.DeletePartitionResponse]
     CreateReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.CreateReservationRequest, controller_pb2.CreateReservationResponse]
     UpdateReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.UpdateReservationRequest, controller_pb2.UpdateReservationResponse]
     DeleteReservation: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]
@@ -66,6 +69,9 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     GetPartitions: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]  # type: ignore[assignment]
     GetConfig: grpc.UnaryUnaryMultiCallable[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]  # type: ignore[assignment]
     GetTopology: grpc.UnaryUnaryMultiCallable[controller_pb2.GetTopologyRequest, controller_pb2.GetTopologyResponse]  # type: ignore[assignment]
+    CreatePartition: grpc.UnaryUnaryMultiCallable[controller_pb2.CreatePartitionRequest, controller_pb2.CreatePartitionResponse]  # type: ignore[assignment]
+    UpdatePartition: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdatePartitionRequest, controller_pb2.UpdatePartitionResponse]  # type: ignore[assignment]
+    DeletePartition: grpc.UnaryUnaryMultiCallable[controller_pb2.DeletePartitionRequest, controller_pb2.DeletePartitionResponse]  # type: ignore[assignment]
     CreateReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.CreateReservationRequest, controller_pb2.CreateReservationResponse]  # type: ignore[assignment]
     UpdateReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.UpdateReservationRequest, controller_pb2.UpdateReservationResponse]  # type: ignore[assignment]
     DeleteReservation: grpc.UnaryUnaryMultiCallable[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]  # type: ignore[assignment]
@@ -100,6 +106,9 @@ class SlurmControllerServicer:
     def GetPartitions(self, request: controller_pb2.GetPartitionsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPartitionsRequest, controller_pb2.GetPartitionsResponse]) -> Awaitable[controller_pb2.GetPartitionsResponse]: ...
     def GetConfig(self, request: controller_pb2.GetConfigRequest, context: grpc.aio.ServicerContext[controller_pb2.GetConfigRequest, controller_pb2.GetConfigResponse]) -> Awaitable[controller_pb2.GetConfigResponse]: ...
     def GetTopology(self, request: controller_pb2.GetTopologyRequest, context: grpc.aio.ServicerContext[controller_pb2.GetTopologyRequest, controller_pb2.GetTopologyResponse]) -> Awaitable[controller_pb2.GetTopologyResponse]: ...
+    def CreatePartition(self, request: controller_pb2.CreatePartitionRequest, context: grpc.aio.ServicerContext[controller_pb2.CreatePartitionRequest, controller_pb2.CreatePartitionResponse]) -> Awaitable[controller_pb2.CreatePartitionResponse]: ...
+    def UpdatePartition(self, request: controller_pb2.UpdatePartitionRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdatePartitionRequest, controller_pb2.UpdatePartitionResponse]) -> Awaitable[controller_pb2.UpdatePartitionResponse]: ...
+    def DeletePartition(self, request: controller_pb2.DeletePartitionRequest, context: grpc.aio.ServicerContext[controller_pb2.DeletePartitionRequest, controller_pb2.DeletePartitionResponse]) -> Awaitable[controller_pb2.DeletePartitionResponse]: ...
     def CreateReservation(self, request: controller_pb2.CreateReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.CreateReservationRequest, controller_pb2.CreateReservationResponse]) -> Awaitable[controller_pb2.CreateReservationResponse]: ...
     def UpdateReservation(self, request: controller_pb2.UpdateReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.UpdateReservationRequest, controller_pb2.UpdateReservationResponse]) -> Awaitable[controller_pb2.UpdateReservationResponse]: ...
     def DeleteReservation(self, request: controller_pb2.DeleteReservationRequest, context: grpc.aio.ServicerContext[controller_pb2.DeleteReservationRequest, controller_pb2.DeleteReservationResponse]) -> Awaitable[controller_pb2.DeleteReservationResponse]: ...

@@ -134,15 +134,18 @@ class Session:
         return self._local(keyword)
 
     def _reservation(self, keyword: str, words: list[str]) -> int:
-        """`create` and `delete`, which know reservations only."""
-        from spur_cli.control import reservation
+        """`create` and `delete`, which know reservations and partitions."""
+        from spur_cli.control import partition, reservation
 
         rest = words[1:]
         if not rest:
             raise Stop(1, f"too few arguments for keyword:{words[0]}")
+        if partition.about_one(rest):
+            act = partition.create if keyword == "create" else partition.delete
+            return act(self.ctx, self.connect, rest)
         if not any(reservation.is_reservation(word) for word in (rest if keyword == "create" else rest[:1])):
             what = rest[0].partition("=")[0]
-            if "partitionname".startswith(what.lower()) or what.lower() == "nodename":
+            if what.lower() == "nodename":
                 raise self.ctx.stop(f"{keyword} {what} is not supported by this release")
             raise Stop(1, f"Invalid entity: {what} for keyword:{keyword} ")
         if keyword == "create":

@@ -19,7 +19,7 @@ NO_ENTITY = (
 )
 NEED_REASON = "You must specify a reason when DOWNING or DRAINING a node. Request denied"
 #: Entities of Slurm that this release cannot change.
-LATER = ("partition", "partitionname", "stepid", "slurmctlddebug")
+LATER = ("stepid", "slurmctlddebug")
 Fields = dict[str, Any]
 
 
@@ -44,6 +44,11 @@ class Pair:
 
 def update(ctx: Context, connect: Connect, words: list[str]) -> int:
     """The command; `words` follow `update`."""
+    if words:
+        from spur_cli.control import partition
+
+        if partition.about_one(words):
+            return partition.update(ctx, connect, words)
     # `update job 12 TimeLimit=5` and `update JobId=12 ...` are both in use.
     if len(words) > 1 and "=" not in words[0] and "=" not in words[1]:
         words = [f"{words[0]}={words[1]}", *words[2:]]

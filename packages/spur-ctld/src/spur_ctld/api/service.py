@@ -11,6 +11,7 @@ from spur_ctld.api.job_rows import JobRows
 from spur_ctld.api.jobs_read import JobsRead
 from spur_ctld.api.jobs_write import JobsWrite
 from spur_ctld.api.nodes import Nodes
+from spur_ctld.api.partitions import Partitions
 from spur_ctld.api.priorities import PrioritiesRead
 from spur_ctld.api.reservations import Reservations
 from spur_ctld.api.steps_read import StepsRead
@@ -27,6 +28,7 @@ class ControllerService(
     StepsRead,
     StepsWrite,
     Nodes,
+    Partitions,
     Reservations,
     ClusterInfo,
     NetworkShape,
