@@ -211,3 +211,8 @@ def test_places_are_read_from_sysfs(tmp_path):
         {0: ("0", "0"), 1: ("0", "1")}, {0: "0", 1: "0"}, {0: "node0", 1: "node0"}
     )
     assert read_places(tmp_path / "nothing") == NOWHERE
+
+
+def test_a_step_is_in_the_layer_of_its_job():
+    job = Grant((0, 1), 10, layer=2)
+    assert choose(job, wish(1, exact=True), []).step == Grant((0,), 100, (), 2)

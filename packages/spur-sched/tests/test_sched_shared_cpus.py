@@ -119,3 +119,11 @@ def test_making_room_for_who_shares(snap, node, part, job, now):
     parts[1] = part("main", [view], priority_tier=2, oversubscribe="FORCE", share=2)
     found = plan(snap([view], [job(1)], parts, policy=policy, running=running), now)
     assert [sorted(victim[0] for victim in one.victims) for one in found.preemptions] == [[9, 10]]
+
+
+def test_the_least_loaded_node(snap, node, part, job, now):
+    """What is in layers is load, too."""
+    busy = node("n1", running=((None, 2, 0, {}),))._replace(layers=(("main", 1),), used_cpus=0)
+    nodes = [busy, node("n2")]
+    parts = [part("main", nodes, lln=True, oversubscribe="FORCE", share=2)]
+    assert layers(plan(snap(nodes, [job(1)], parts), now)) == {1: [("n2", 1)]}

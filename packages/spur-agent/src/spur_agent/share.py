@@ -63,7 +63,7 @@ def choose(job: Grant, wish: Wish, beside: Iterable[Beside]) -> Share:
     if wish.exact and 0 < wish.cpus < len(cpus):
         used = Counter(cpu for one in others if one.exact for cpu in one.grant.cpu_ids)
         cpus = tuple(sorted(sorted(cpus, key=lambda cpu: (used[cpu], cpu))[: wish.cpus]))
-    return Share(Grant(cpus, wish.memory_mb, _gres(job, wish.gres, others)), job)
+    return Share(Grant(cpus, wish.memory_mb, _gres(job, wish.gres, others), job.layer), job)
 
 
 def _gres(job: Grant, wishes: Sequence[GresWish], others: Iterable[Beside]) -> tuple[GresGrant, ...]:

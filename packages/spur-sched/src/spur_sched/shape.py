@@ -446,8 +446,11 @@ class Shape:
 
     def _load(self, at: int) -> int:
         columns = self.ground.columns
-        rows = [CPUS] if columns.layers is None else [CPUS, *columns.layers.row_of.values()]
-        return int(columns.total[rows, at].sum() - columns.free[rows, at].sum())
+        load = int(columns.total[CPUS, at] - columns.free[CPUS, at])
+        if columns.layers is not None:
+            rows = list(columns.layers.row_of.values())
+            load += int(columns.total[rows, at].sum() - columns.free[rows, at].sum())
+        return load
 
     def _pick_total(self, offers: list[Offer], room: Room) -> list[tuple[int, int]] | None:
         """Of a job that asks for a number in all: the fewest of the nodes with most of it free."""
