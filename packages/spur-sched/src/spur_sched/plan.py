@@ -480,7 +480,9 @@ class Planner:
             return
         end = end_of(best.start, its.secs)
         timeline = self.ground.timeline
-        rooms = {at: timeline.window(at, best.start, end)[0] for at, _ in best.chosen}
+        rooms: dict[int, list[int]] = {}
+        if its.wanted.alone or not its.demand.regular:
+            rooms = {at: timeline.window(at, best.start, end)[0] for at, _ in best.chosen}
         parts = []
         for share in its.shares(best.chosen, rooms.__getitem__):
             vector = share.vector

@@ -115,6 +115,16 @@ class Rows:
         if self._lost > self.size // _LOST:
             self._tidy()
 
+    def least(self, places: Sequence[int], end: float) -> Ints:
+        """The least room of each of these columns from now to `end`, one column each."""
+        spans = np.array([self._of[at] for at in places], dtype=np.int64)
+        heads, used = spans[:, 0], spans[:, 2]
+        first = used.cumsum() - used
+        slots = np.repeat(heads - first, used) + np.arange(int(used.sum()))
+        room = self.room[:, slots]
+        room[:, self.begins[slots] >= end] = np.iinfo(np.int64).max
+        return np.asarray(np.minimum.reduceat(room, first, axis=1))
+
     def _grow(self) -> None:
         more = max(0, self.size - len(self.begins)) + self.size // 2 + 1024
         self.where = np.append(self.where, np.zeros(more, dtype=np.int64))

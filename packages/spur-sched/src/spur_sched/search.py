@@ -197,11 +197,11 @@ class _NextShort:
     def __init__(self, good: Bools) -> None:
         short = ~good
         self._short = short.nonzero()[0]
-        self._before = np.cumsum(short, dtype=np.int32)
+        self._before = short.cumsum(dtype=np.int32)
 
     def of(self, steps: Ints) -> Ints:
         """Of these, which have enough."""
-        return self._short[self._before[steps]]
+        return np.asarray(self._short[self._before[steps]])
 
 
 def _latest(instants: Floats, secs: float) -> Floats:
@@ -222,7 +222,7 @@ class _Sweep:
         if len(starts):
             first = starts == starts.min()
             rest = (~first).nonzero()[0]
-            order = np.concatenate([first.nonzero()[0], rest[np.argsort(starts[rest])]])
+            order = np.concatenate([first.nonzero()[0], rest[starts[rest].argsort()]])
         self.starts = starts[order]
         self.limits = found.limits[order]
         self.sure = found.sure[order]
@@ -238,11 +238,11 @@ class _Sweep:
         size = len(starts)
         place = nodes - 1
         if tasks:
-            sums = np.cumsum(self.tasks)
-            place = max(place, int(np.searchsorted(sums, tasks)))
+            sums = self.tasks.cumsum()
+            place = max(place, int(sums.searchsorted(tasks)))
         while place < size:
             instant = float(starts[place])
-            count = int(np.searchsorted(starts, instant, side="right"))
+            count = int(starts.searchsorted(instant, side="right"))
             there = (self.limits[:count] > instant).nonzero()[0]
             lack = nodes - len(there)
             short = least = 0
@@ -259,8 +259,8 @@ class _Sweep:
             place = count + max(0, lack - 1)
             if short > 0 and count < size:
                 # Who comes in helps by what it holds more than the least of those that count.
-                more = np.cumsum(np.maximum(self.tasks[count:] - least, 0))
-                place = max(place, count + int(np.searchsorted(more, short)))
+                more = np.maximum(self.tasks[count:] - least, 0).cumsum()
+                place = max(place, count + int(more.searchsorted(short)))
         return None
 
     def _roomiest(self, there: Ints, instant: float, tasks: int, most: int) -> tuple[Ints, int, int]:
@@ -304,12 +304,12 @@ class _Sweep:
     def _choose(self, there: Ints, instant: float) -> tuple[Chosen | None, bool]:
         """The choice at an instant, looked at closely; else whether something was learned by that."""
         assert self._ask.plain is not None
-        there = there[np.argsort(self.where[there])]
+        there = there[self.where[there].argsort()]
         where = self.where[there]
         chosen = self._ask.plain(where, self.tasks[there])
         if chosen is None:
             return None, False
-        steps = there[np.searchsorted(where, [at for at, _ in chosen])]
+        steps = there[where.searchsorted([at for at, _ in chosen])]
         if self._look(steps[self.sure[steps] <= instant].tolist(), instant):
             return None, True
         return chosen, False

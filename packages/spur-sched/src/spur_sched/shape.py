@@ -315,9 +315,17 @@ class Shape:
         mine = where[good]
         tasks[good] = demand.tasks(mine, lambda row: low[row][mine])
         unsure = tight[timeline.last[where[tight]] >= end]
+        if len(unsure) > _FEW and not self.ground.columns.parts:
+            mine = where[unsure]
+            room = timeline.rows().least(mine.tolist(), end)
+            fits = demand.fitting(mine, room.__getitem__, self.each())
+            good = unsure[fits]
+            tasks[unsure] = 0
+            tasks[good] = demand.tasks(mine[fits], lambda row: room[row][fits])
+            return where, tasks
         for place, at in zip(unsure.tolist(), where[unsure].tolist(), strict=True):
-            room, _ = timeline.window(at, self.ground.now, end)
-            tasks[place] = demand.holds(at, room)
+            least, _ = timeline.window(at, self.ground.now, end)
+            tasks[place] = demand.holds(at, least)
         return where, tasks
 
     def beside(self, where: Ints, tasks: Ints) -> tuple[Ints, Ints]:
