@@ -14,7 +14,7 @@ from spur_ctld.state import resv_gate
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Job
 from spur_ctld.timers import due
-from spur_sched.api import Plan
+from spur_sched.api import Expected, Plan
 
 _FOR_AN_INSTANT: Final = frozenset({reasons.BEGIN_TIME, reasons.LAUNCH_FAILURE, reasons.RESERVATION})
 
@@ -68,6 +68,8 @@ class Figures:
 class Outlook:
     """Filled by the scheduling loop."""
 
+    expected: dict[int, Expected] = field(default_factory=dict)
+    #: Those that somebody asked for, with their nodes in a word.
     prospects: dict[int, Prospect] = field(default_factory=dict)
     #: Sentences that say more than a reason does.
     texts: dict[int, str] = field(default_factory=dict)
@@ -80,16 +82,15 @@ class Outlook:
             looked_at: the jobs that it speaks of.
             whole: they are the whole queue, so nothing older holds.
         """
+        self.prospects.clear()
         if whole:
-            self.prospects.clear()
+            self.expected.clear()
             self.texts.clear()
         else:
             for job_id in looked_at:
-                self.prospects.pop(job_id, None)
+                self.expected.pop(job_id, None)
                 self.texts.pop(job_id, None)
-        for one in plan.expected:
-            nodes = compress_sorted(sorted(one.nodes, key=natural_key))
-            self.prospects[one.job_id] = Prospect(one.at, nodes)
+        self.expected.update((one.job_id, one) for one in plan.expected)
         for item in plan.waiting:
             if item.text:
                 self.texts[item.job_id] = item.text
@@ -97,7 +98,13 @@ class Outlook:
     def start_of(self, job_id: int) -> Prospect | None:
         """A start that has an instant."""
         found = self.prospects.get(job_id)
-        return found if found is not None and found.at < math.inf else None
+        if found is None:
+            one = self.expected.get(job_id)
+            if one is None or one.at == math.inf:
+                return None
+            nodes = compress_sorted(sorted(one.nodes, key=natural_key))
+            found = self.prospects[job_id] = Prospect(one.at, nodes)
+        return found
 
     def count(self, plan: Plan, queue: int, secs: float, now: float) -> None:
         """One pass took so long."""
