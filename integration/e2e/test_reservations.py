@@ -95,16 +95,16 @@ def test_a_magnetic_one_draws_its_users_jobs(cluster: Any) -> None:
     create(cluster, "pull", "StartTime=now", "Duration=60", "Nodes=node2", "Flags=MAGNETIC")
     assert "Flags=SPEC_NODES,MAGNETIC" in cluster.ok("scontrol", "show", "reservation", "pull")
     text = "echo in=$SLURM_JOB_RESERVATION; sleep 600"
-    first = cluster.sbatch("--exclusive", "-o", "drawn.out", "--wrap", text)
+    first = cluster.sbatch("-t", "30", "--exclusive", "-o", "drawn.out", "--wrap", text)
     cluster.wait(first, "RUNNING")
     assert (column(cluster, first, "%N"), column(cluster, first, "%v")) == ("node2", "pull")
     path = cluster.work / "drawn.out"
     cluster.until(lambda: path.exists() and path.read_text() == "in=pull\n", "its output")
     # Where it has no room they run as others do.
-    second = cluster.sbatch("--exclusive", "--wrap", QUIET)
+    second = cluster.sbatch("-t", "30", "--exclusive", "--wrap", QUIET)
     cluster.wait(second, "RUNNING")
     assert (column(cluster, second, "%N"), column(cluster, second, "%v")) == ("node1", "(null)")
-    third = cluster.sbatch("--exclusive", "--wrap", QUIET)
+    third = cluster.sbatch("-t", "30", "--exclusive", "--wrap", QUIET)
     waits_for(cluster, third, "Resources")
     cluster.ok("scancel", first)
     cluster.wait(third, "RUNNING")
@@ -114,7 +114,7 @@ def test_a_magnetic_one_draws_its_users_jobs(cluster: Any) -> None:
     cluster.ok("scancel", third)
     cluster.until(lambda: not column(cluster, third, "%t"), "it is gone")
     cluster.ok("scontrol", "update", "ReservationName=pull", "Users=nobody")
-    fourth = cluster.sbatch("--exclusive", "--wrap", QUIET)
+    fourth = cluster.sbatch("-t", "30", "--exclusive", "--wrap", QUIET)
     waits_for(cluster, fourth, "Resources")
 
 

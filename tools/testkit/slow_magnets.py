@@ -1,10 +1,9 @@
 """Reservations that draw jobs in (MAGNETIC), for the slow scheduler."""
 
-import math
 from typing import TYPE_CHECKING
 
 from spur_sched.api import JobView, Placement
-from testkit.slow_amounts import claim, limit
+from testkit.slow_amounts import claim
 
 if TYPE_CHECKING:
     from testkit.slow_scheduler import Slow
@@ -18,8 +17,6 @@ def draw_in(slow: "Slow", job: JobView, starts: list[Placement]) -> None:
         if job.reservation or job.job_id not in window.draws or not window.start <= slow.now < window.end:
             continue
         inside = job._replace(reservation=window.name)
-        if limit(job) == math.inf:
-            inside = inside._replace(time_limit=int(window.end - slow.now))
         opened = [name for name in slow.in_order(job) if not slow.gate(inside, name)]
         while done < len(starts) and starts[done].reservation == window.name:
             claim(starts[done].task == tasks[done], f"job {job.job_id}: tasks out of order")

@@ -35,10 +35,13 @@ def test_what_it_has_no_room_for_runs_as_others_do(snap, node, job, now):
 def test_who_would_not_end_in_time_is_not_drawn(snap, node, job, now):
     found = look(snap, [job(1, time_limit=601)], [magnet(now, 1)], now, node=node)
     assert starts(found) == [(1, None, "n1", "")]
-    # Without a limit it lasts as long as the reservation.
+    # Nor who has no limit: he did not ask to be ended with the reservation.
     found = look(snap, [job(1, time_limit=None)], [magnet(now, 1)], now, node=node)
-    assert starts(found) == [(1, None, "n2", "r")]
-    assert found.placements[0].time_limit is None
+    assert starts(found) == [(1, None, "n1", "")]
+    found = look(
+        snap, [job(1, time_limit=None)], [magnet(now, 1, flex=True, nodes=("n1", "n2"))], now, node=node
+    )
+    assert starts(found) == [(1, None, "n1", "r")]
 
 
 def test_only_while_it_holds(snap, node, job, now):

@@ -7,7 +7,6 @@ they are looked at again in their own place of the queue.
 
 from collections.abc import Iterable, Iterator
 
-from spur_core.ids import INFINITE
 from spur_sched.api import JobView, Window
 
 
@@ -16,15 +15,14 @@ def magnets(windows: Iterable[Window], now: float) -> list[Window]:
     return [window for window in windows if window.draws and window.start <= now < window.end]
 
 
-def drawn(job: JobView, windows: Iterable[Window], now: float) -> Iterator[JobView]:
-    """The job as it would be in each that draws it; without a limit it lasts as long as that holds."""
+def drawn(job: JobView, windows: Iterable[Window]) -> Iterator[JobView]:
+    """The job as it would be in each of them that draws it.
+
+    Who named a reservation knows that it ends with it; who is drawn in does not, so without a limit he is in
+    none that ends.
+    """
     for window in windows:
-        if job.job_id not in window.draws:
-            continue
-        endless = job.time_limit is None or job.time_limit == INFINITE
-        if endless and window.nodes and not window.flex:
-            yield job._replace(reservation=window.name, time_limit=max(1, int(window.end - now)))
-        else:
+        if job.job_id in window.draws:
             yield job._replace(reservation=window.name)
 
 

@@ -187,7 +187,7 @@ class Planner:
             if job.reservation or (job.deadline_at is not None and self._too_late(job, job.deadline_at)):
                 continue
             before, tasks = self._spent, (None,) if job.tasks is None else job.tasks
-            for inside in drawn(job, windows, self.now):
+            for inside in drawn(job, windows):
                 done = self._drawn.get(job.job_id, 0)
                 for task in tasks[done:]:
                     opened, _ = self._within_limits(inside, self._kinds.of(inside).opened)
