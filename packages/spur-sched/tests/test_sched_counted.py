@@ -81,3 +81,14 @@ def test_in_a_pass(snap, node, job, now):
     row = job(1, constraint="[x*1&y*1]", contiguous=True, min_nodes=2, max_nodes=2)
     found = plan(snap(nodes[:2], [row]), now)
     assert [[share.node for share in one.shares] for one in found.placements] == [["n1", "n2"]]
+
+
+def test_tasks_in_a_row_lie_as_elsewhere(snap, node, job, now):
+    """Node after node, unless a number of nodes was asked for."""
+    nodes = [node("n1", cpus=4), node("n2", cpus=4)]
+    ranks = []
+    for least in (1, 2):
+        row = job(1, contiguous=True, num_tasks=5, tasks_given=True, min_nodes=least, max_nodes=2)
+        found = plan(snap(nodes, [row]), now)
+        ranks.append([len(share.ranks) for share in found.placements[0].shares])
+    assert ranks == [[4, 1], [3, 2]]

@@ -20,6 +20,13 @@ class Count(NamedTuple):
     #: As many nodes as will do, tasks evenly; without a task count as few as will do.
     spread: bool = False
     fewest: bool = False
+    #: Tasks lie evenly on the nodes, not node after node; None = where more than one node was asked for.
+    even: bool | None = None
+
+    def of(self, size: int) -> "Count":
+        """The same of exactly so many nodes."""
+        even = self.min_nodes > 1 if self.even is None else self.even
+        return self._replace(min_nodes=size, max_nodes=size, even=even)
 
 
 class Offer(NamedTuple):
@@ -71,7 +78,7 @@ def choose(count: Count, offers: Sequence[Offer]) -> list[tuple[int, int]] | Non
             return None
         chosen = {offer.at for offer in biggest[:size]}
         picked = [offer for offer in offers if offer.at in chosen]
-    rule = _even if count.min_nodes > 1 else _fill
+    rule = _even if (count.min_nodes > 1 if count.even is None else count.even) else _fill
     parts = rule([offer.tasks for offer in picked], count.num_tasks)
     return [(offer.at, part) for offer, part in zip(picked, parts, strict=True)]
 
@@ -109,7 +116,7 @@ def in_a_row(
         for row in rows(ordered, places, size):
             if sum(offer.required for offer in row) < required:
                 continue
-            found = rule(count._replace(min_nodes=size, max_nodes=size), row)
+            found = rule(count.of(size), row)
             if found is not None:
                 return found
     return None
