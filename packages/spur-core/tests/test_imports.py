@@ -42,6 +42,7 @@ ALLOWED = {
     "instant": set(),
     "jobid": set(),
     "licenses": set(),
+    "sharing": set(),
     "signals": set(),
     "size": set(),
     "timelimit": set(),

@@ -1,24 +1,32 @@
 """How a partition shares CPUs between jobs: `OverSubscribe` as Slurm has it."""
 
-from typing import Final, NamedTuple
+from collections import namedtuple
 
 from spur_core.errors import GrammarError
 
+TYPE_CHECKING = False
+
 #: Jobs on one CPU where no number is given.
-USUAL: Final = 4
+USUAL = 4
 #: As Slurm: the number shares a word with a flag.
-MOST: Final = 32767
-_WORDS: Final = ("NO", "EXCLUSIVE", "YES", "FORCE")
+MOST = 32767
+_WORDS = ("NO", "EXCLUSIVE", "YES", "FORCE")
 
 
-class Sharing(NamedTuple):
-    """`word` is NO, EXCLUSIVE (whole nodes), YES (jobs that ask for it share) or FORCE (all do).
+if TYPE_CHECKING:
+    from typing import NamedTuple
 
-    `most`: jobs on one CPU at the most; 1 for NO and EXCLUSIVE.
-    """
+    class Sharing(NamedTuple):
+        """`word` is NO, EXCLUSIVE (whole nodes), YES (jobs that ask for it share) or FORCE (all do).
 
-    word: str
-    most: int
+        `most`: jobs on one CPU at the most; 1 for NO and EXCLUSIVE.
+        """
+
+        word: str
+        most: int
+
+else:
+    Sharing = namedtuple("Sharing", ("word", "most"))
 
 
 def parse(text: str) -> Sharing:
