@@ -11,7 +11,7 @@ import pytest
 
 from spur_agent import claim, environment, hook_env, hooks, local_spec, task_plan
 from spur_agent.accounts import Account
-from spur_agent.allocation import Grant, GresGrant
+from spur_agent.allocation import AllocationTable, Grant, GresGrant, Want
 from spur_agent.share import Share
 from spur_core.ids import STEP_BATCH, RuntimeId
 from spur_proto import agent_pb2, common_pb2
@@ -45,7 +45,7 @@ def wire() -> agent_pb2.LaunchSpec:
         rlimits=["NOFILE=10:20"],
         nodes=["n1", "n2"],
         node_index=1,
-        slice=common_pb2.NodeSlice(node="n2", cpus=3, memory_mb=50, ranks=[4, 5], layer=2),
+        slice=held(common_pb2.GresCount(name="gpu", type="a100", count=2, indices="0,2"), cpu_ids="2-4"),
         total_tasks=6,
         cpus_per_task=1,
         tasks_per_node=2,
@@ -90,6 +90,13 @@ def wire() -> agent_pb2.LaunchSpec:
         gpus_per_node_text="2,1",
         topology_addr="core.leaf1.n2",
         topology_addr_pattern="switch.switch.node",
+    )
+
+
+def held(*gres: common_pb2.GresCount, cpu_ids: str) -> common_pb2.NodeSlice:
+    """What the step holds on its node; no field has its default."""
+    return common_pb2.NodeSlice(
+        node="n2", cpus=3, memory_mb=50, gres=gres, ranks=[4, 5], cpu_ids=cpu_ids, layer=2
     )
 
 
@@ -266,6 +273,24 @@ def test_no_field_of_the_example_step_has_its_default() -> None:
     assert {field.name for field, _ in shape().ListFields()} == {
         field.name for field in common_pb2.StepShape.DESCRIPTOR.fields
     }
+
+
+def test_the_holding_arrives_at_the_allocation_table() -> None:
+    part = wire().slice
+    for message in (part, part.gres[0]):
+        assert {field.name for field, _ in message.ListFields()} == {
+            field.name for field in message.DESCRIPTOR.fields
+        }
+    assert local_spec.want(part) == Want(
+        3, 50, (("gpu", "a100", 2),), (2, 3, 4), {("gpu", "a100"): (0, 2)}, 2
+    )
+    table = AllocationTable(range(8), 80, {("gpu", "a100"): 4})
+    granted = table.reserve((7, 3), local_spec.want(part))
+    assert granted == Grant((2, 3, 4), 50, (GresGrant("gpu", "a100", (0, 2)),), 2)
+    # And from what is on the disk back into the table of the next agent.
+    made = claim.make("digest", granted, wire(), epilog=True)
+    spec = travelled()
+    assert claim.decode(made.encode_with(spec)).grant == granted
 
 
 @pytest.mark.parametrize("name", sorted(SURVIVES))

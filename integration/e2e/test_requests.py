@@ -1,10 +1,13 @@
 """What a job may ask for, end to end: GPUs in each form, whole nodes, makes of nodes, rules of partitions."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from spur_core.grammar import idlist
 
 #: Added to the configuration of `spur up`: three nodes of four CPUs and four GPUs each.
 MORE = """
@@ -84,7 +87,8 @@ def held(cluster: Any, job: str) -> dict[str, tuple[int, str]]:
     for line in text.splitlines():
         words = dict(word.split("=", 1) for word in line.split() if "=" in word)
         if line.strip().startswith("Nodes="):
-            found[words["Nodes"]] = (int(words["CPUs"]), words["GRES"])
+            gres = re.sub(r"\(IDX:[^)]*\)", "", words["GRES"])
+            found[words["Nodes"]] = (idlist.mask_of(words["CPU_IDs"]).bit_count(), gres)
     return found
 
 

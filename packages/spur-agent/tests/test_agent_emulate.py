@@ -43,6 +43,7 @@ async def test_each_node_registers_and_beats_for_itself(emulated, controller, to
     await tools.until(lambda: {one.node for one in controller.registrations} == names, "registrations")
     await tools.until(lambda: {one.node for one in controller.beats} == names, "beats")
     assert all(one.labels["emulated"] == "yes" for one in controller.registrations)
+    assert all(one.inventory.sockets for one in controller.registrations)
     assert len({(one.address, one.port) for one in controller.registrations}) == 1
     assert len({one.boot_id for one in controller.registrations}) == 1
     # No state of a node, no supervisors' program.

@@ -182,6 +182,49 @@ async def test_a_full_node_refuses_and_frees_at_the_end(make_agent, controller, 
     await tools.until(lambda: not agent.sessions, "end")
 
 
+async def test_what_the_controller_names_is_taken_also_after_a_restart(
+    make_agent, controller, spec_of, gate, base, tools
+):
+    agent = make_agent(
+        config=tools.config_text('[[nodes]]\nnames = "n1"\ncpus = 4\nmemory_mb = 500\ngres = ["gpu:4"]')
+    )
+    await agent.start()
+    said = await tools.until(lambda: controller.registrations, "registration")
+    assert [list(socket.threads) for socket in said[0].inventory.sockets] == [["0-3"]]
+    assert [(one.name, one.indices) for one in said[0].inventory.devices] == [("gpu", "0-3")]
+
+    def named(job, cpu_ids, indices, script="exit 0"):
+        spec = spec_of(tools.batch(job), script, cpus=1)
+        spec.slice.cpu_ids = cpu_ids
+        spec.slice.gres.add(name="gpu", count=2, indices=indices)
+        return spec
+
+    fifo = gate()
+    spec = named(32, "2", "1,3", f"echo $SLURM_JOB_GPUS $CUDA_VISIBLE_DEVICES > seen; read x < {fifo}")
+    assert (await agent.launch(spec)).success
+    seen = base / "work" / "seen"
+    await tools.until(lambda: seen.exists() and seen.read_text(), "its word")
+    assert seen.read_text() == "1,3 1,3\n"
+    for _ in range(2):
+        for cpu_ids, indices, text in (
+            ("2", "0,2", "CPU 2 is wanted, job 32 has it"),
+            ("0", "0,3", "gpu 3 is wanted, job 32 has it"),
+            ("7", "0,2", "CPU 7 is wanted, this node has no such"),
+        ):
+            answer = await agent.launch(named(33, cpu_ids, indices))
+            assert (answer.success, answer.failure) == (False, pb.LAUNCH_FAILURE_RESOURCES)
+            assert answer.error == text
+        assert len(agent.sessions) == 1
+        await agent.kill(signal.SIGKILL)
+        await agent.start()
+    await refused(
+        agent.launch(named(33, "3-1", "0,2")), grpc.StatusCode.INVALID_ARGUMENT, "not a list of numbers"
+    )
+    assert (await agent.launch(named(33, "0", "0,2"))).success
+    tools.open_gate(fifo)
+    await tools.until(lambda: not agent.sessions, "end")
+
+
 async def test_a_newer_attempt_displaces_the_older_one(agent, controller, spec_of, base, tools):
     old, new = tools.batch(31, 1), tools.batch(31, 2)
     script = "trap '' TERM; echo up >> log; sleep 1000 & wait"

@@ -114,6 +114,66 @@ def test_gres_indices_run_over_all_types_and_typed_wishes_go_first():
     assert node.reserve((2, 1), Want(1, 0, (("gpu", "b", 1),))).gres == (GresGrant("gpu", "b", (3,)),)
 
 
+def test_what_the_controller_names_is_taken():
+    node = table()
+    want = Want(2, 0, (("gpu", "a", 1), ("gpu", "", 1)), (1, 3), {("gpu", "a"): (1,), ("gpu", ""): (3,)})
+    assert node.reserve((1, 1), want) == Grant(
+        (1, 3), 0, (GresGrant("gpu", "a", (1,)), GresGrant("gpu", "", (3,)))
+    )
+    # What is not named is chosen here, round what is.
+    other = node.reserve((2, 1), Want(1, 0, (("gpu", "b", 1),)))
+    assert other == Grant((0,), 0, (GresGrant("gpu", "b", (2,)),))
+    mixed = node.reserve((3, 1), Want(1, 0, (("gpu", "a", 1),), (2,)))
+    assert mixed == Grant((2,), 0, (GresGrant("gpu", "a", (0,)),))
+
+
+@pytest.mark.parametrize(
+    ("want", "text"),
+    [
+        (Want(2, 0, (), (1, 2)), "CPU 1 is wanted, job 1 has it"),
+        (Want(1, 0, (), (7,)), "CPU 7 is wanted, this node has no such"),
+        (Want(2, 0, (), (2,)), "2 CPUs wanted, 1 are named"),
+        (Want(0, 0, (("gpu", "a", 1),), (), {("gpu", "a"): (0,)}), "gpu 0 is wanted, job 1 has it"),
+        (
+            Want(0, 0, (("gpu", "a", 1),), (), {("gpu", "a"): (2,)}),
+            "gpu 2 is wanted, this node has no such of type a",
+        ),
+        (
+            Want(0, 0, (("gpu", "", 1),), (), {("gpu", ""): (9,)}),
+            "gpu 9 is wanted, this node has no such of type any",
+        ),
+        (Want(0, 0, (("gpu", "a", 2),), (), {("gpu", "a"): (1,)}), "2 gpu:a wanted, 1 are named"),
+    ],
+)
+def test_what_is_named_and_is_not_to_be_had_is_refused(want, text):
+    node = table()
+    node.reserve((1, 1), Want(1, 0, (("gpu", "a", 1),), (1,), {("gpu", "a"): (0,)}))
+    before = node.held()
+    with pytest.raises(NoRoom) as error:
+        node.reserve((2, 1), want)
+    assert str(error.value) == text
+    assert node.held() == before
+
+
+def test_named_cpus_may_be_shared_with_other_layers_only():
+    node = table()
+    node.reserve((1, 1), Want(2, 0, (), (0, 1), layer=1))
+    assert node.reserve((2, 1), Want(2, 0, (), (1, 2), layer=2)).cpu_ids == (1, 2)
+    for want in (Want(1, 0, (), (1,), layer=1), Want(1, 0, (), (2,), layer=2), Want(1, 0, (), (1,))):
+        with pytest.raises(NoRoom):
+            node.reserve((3, 1), want)
+
+
+def test_cpus_of_who_sleeps_may_be_named():
+    node = table()
+    node.reserve((1, 1), Want(4, 0, (), (0, 1, 2, 3)))
+    with pytest.raises(NoRoom):
+        node.reserve((2, 1), Want(1, 0, (), (2,)))
+    assert node.reserve((2, 1), Want(1, 0, (), (2,)), {(1, 1)}).cpu_ids == (2,)
+    with pytest.raises(NoRoom, match="CPU 2 is wanted, job 2 has it"):
+        node.reserve((3, 1), Want(1, 0, (), (2,)), {(1, 1)})
+
+
 def test_what_runs_is_restored_even_over_capacity():
     node = table(cpus=2)
     node.restore((1, 1), Grant((0, 1), 800))

@@ -237,6 +237,19 @@ def test_details(cli, cluster):
     assert "   GresUsed=gpu:mi300x:1\n" in cli("scontrol", "-d", "show", "node").out
 
 
+def test_what_a_job_has_on_each_node(cli, cluster):
+    gres = (
+        c.GresCount(name="gpu", type="a100", count=3, indices="0-1,3"),
+        c.GresCount(name="tape", count=2),
+    )
+    chosen = c.NodeSlice(node="n1", cpus=5, memory_mb=100, gres=gres, cpu_ids="0-3,8")
+    left = c.NodeSlice(node="n2", cpus=2, memory_mb=0)
+    cluster.answers["GetJobs"] = pb.GetJobsResponse(jobs=[c.JobInfo(job_id=39, slices=[chosen, left])])
+    out = cli("scontrol", "-d", "show", "job", "39").out
+    assert "     Nodes=n1 CPU_IDs=0-3,8 Mem=100 GRES=gpu:a100:3(IDX:0-1,3),tape:2\n" in out
+    assert "     Nodes=n2 CPUs=2 Mem=0 GRES=\n" in out
+
+
 def test_an_array_shows_what_waits_first(cli, cluster):
     tasks = [
         c.JobInfo(job_id=13, array_job_id=13, array_pending="2-9%2", array_throttle=2),

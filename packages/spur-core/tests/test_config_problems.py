@@ -290,6 +290,18 @@ ONE = [
         '[[devices.gres]] "gpu" count = 3: file names 2 devices',
     ),
     (
+        BASE + '[[devices.gres]]\nname = "gpu"\ncores = "3-1"',
+        '[[devices.gres]] "gpu" cores = "3-1": not a list of CPUs; example: 0-15,32-47',
+    ),
+    (
+        BASE + '[[devices.gres]]\nname = "gpu"\nlinks = "-1,x"',
+        '[[devices.gres]] "gpu" links = "-1,x": not a list of numbers of links; example: -1,4,4,0',
+    ),
+    (
+        BASE + '[[devices.gres]]\nname = "gpu"\nlinks = "-1,4"\nfile = "/dev/x[0-1]"',
+        '[[devices.gres]] "gpu" links = "-1,4": an entry with links is one device; write one for each',
+    ),
+    (
         BASE + '[[devices.gres]]\nname = "gpu"\nfile = "/dev/x[1-0]"',
         '[[devices.gres]] "gpu" file = "/dev/x[1-0]": not a list of files; example: /dev/nvidia[0-3]',
     ),
@@ -440,9 +452,9 @@ REFUSED = [
         "finding devices; list them in [[devices.gres]]",
     ),
     (
-        '[[devices.gres]]\nname = "gpu"\nlinks = "1,2"',
-        '[[devices.gres]] "gpu" links = "1,2"',
-        "device links",
+        '[[devices.gres]]\nname = "gpu"\nmultiple_files = "/dev/x[0-1]"',
+        '[[devices.gres]] "gpu" multiple_files = "/dev/x[0-1]"',
+        "several files per device",
     ),
 ]
 

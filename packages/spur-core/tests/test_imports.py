@@ -39,6 +39,7 @@ ALLOWED = {
     "gpus": {"gres"},
     "gres": set(),
     "hostlist": set(),
+    "idlist": set(),
     "instant": set(),
     "jobid": set(),
     "licenses": set(),

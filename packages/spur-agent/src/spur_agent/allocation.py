@@ -32,11 +32,17 @@ class GresGrant(NamedTuple):
 
 
 class Want(NamedTuple):
-    """What the controller decided for this node; an empty type takes any type of that name."""
+    """What the controller decided for this node; an empty type takes any type of that name.
+
+    cpu_ids: which CPUs; empty = any.
+    indices: which devices, by (name, type); of what is not there any.
+    """
 
     cpus: int
     memory_mb: int
     gres: tuple[tuple[str, str, int], ...] = ()
+    cpu_ids: tuple[int, ...] = ()
+    indices: Mapping[GresKey, tuple[int, ...]] = {}
     #: Its CPUs are alone in this layer of shared CPUs; 0 = nobody shares them.
     layer: int = 0
 
@@ -72,26 +78,23 @@ class AllocationTable:
     def reserve(self, owner: Owner, want: Want, asleep: Collection[Owner] = ()) -> Grant:
         """Take what is wanted, or nothing at all.  An owner that holds something gets just that again.
 
+        Where the controller names CPUs and devices it gets those or none.
+
         Args:
             asleep: owners all of whose processes are stopped: where free CPUs do not suffice theirs are used,
                 which the controller has lent.
 
         Raises:
-            NoRoom: names the resource of which there is not enough.
+            NoRoom: names the resource of which there is not enough, or what is another's already.
         """
         held = self._held.get(owner)
         if held is not None:
             return held
-        free_cpus = self._shared_cpus(want.layer) if want.layer else self._free_cpus()
-        if want.cpus > len(free_cpus) and asleep:
-            free_cpus += [cpu for cpu in self._free_cpus(asleep) if cpu not in free_cpus]
-        if want.cpus > len(free_cpus):
-            raise NoRoom(f"{want.cpus} CPUs wanted, {len(free_cpus)} of {len(self._cpus)} are free")
+        cpus = self._named_cpus(want, asleep) if want.cpu_ids else self._any_cpus(want, asleep)
         free_memory = self._memory_mb - sum(g.memory_mb for g in self._held.values())
         if want.memory_mb > max(free_memory, 0):
             raise NoRoom(f"{want.memory_mb} MB wanted, {max(free_memory, 0)} of {self._memory_mb} are free")
-        cpu_ids = tuple(sorted(free_cpus[: want.cpus]))
-        grant = Grant(cpu_ids, want.memory_mb, self._pick_gres(want.gres), want.layer)
+        grant = Grant(cpus, want.memory_mb, self._pick_gres(want.gres, want.indices), want.layer)
         self._held[owner] = grant
         return grant
 
@@ -104,6 +107,26 @@ class AllocationTable:
         """Free what the owner holds; nothing if it holds nothing."""
         self._held.pop(owner, None)
 
+    def _any_cpus(self, want: Want, asleep: Collection[Owner]) -> tuple[int, ...]:
+        free = self._shared_cpus(want.layer) if want.layer else self._free_cpus()
+        if want.cpus > len(free) and asleep:
+            free += [cpu for cpu in self._free_cpus(asleep) if cpu not in free]
+        if want.cpus > len(free):
+            raise NoRoom(f"{want.cpus} CPUs wanted, {len(free)} of {len(self._cpus)} are free")
+        return tuple(sorted(free[: want.cpus]))
+
+    def _named_cpus(self, want: Want, asleep: Collection[Owner]) -> tuple[int, ...]:
+        named = set(want.cpu_ids)
+        if len(named) != want.cpus:
+            raise NoRoom(f"{want.cpus} CPUs wanted, {len(named)} are named")
+        if missing := named.difference(self._cpus):
+            raise NoRoom(f"CPU {min(missing)} is wanted, this node has no such")
+        for owner, grant in self._held.items():
+            apart = want.layer and grant.layer not in (0, want.layer)
+            if owner not in asleep and not apart and (both := named.intersection(grant.cpu_ids)):
+                raise NoRoom(f"CPU {min(both)} is wanted, job {owner[0]} has it")
+        return tuple(sorted(named))
+
     def _free_cpus(self, asleep: Collection[Owner] = ()) -> list[int]:
         taken = {cpu for owner, grant in self._held.items() if owner not in asleep for cpu in grant.cpu_ids}
         return [cpu for cpu in self._cpus if cpu not in taken]
@@ -115,22 +138,45 @@ class AllocationTable:
         jobs = Counter(cpu for grant in grants for cpu in grant.cpu_ids)
         return sorted((cpu for cpu in self._cpus if cpu not in taken), key=lambda cpu: jobs[cpu])
 
-    def _pick_gres(self, wanted: Iterable[tuple[str, str, int]]) -> tuple[GresGrant, ...]:
+    def _pick_gres(
+        self, wanted: Iterable[tuple[str, str, int]], named: Mapping[GresKey, tuple[int, ...]]
+    ) -> tuple[GresGrant, ...]:
         taken = {
-            (one.name, index) for grant in self._held.values() for one in grant.gres for index in one.indices
+            (one.name, index): owner[0]
+            for owner, grant in self._held.items()
+            for one in grant.gres
+            for index in one.indices
         }
+        for (name, type_), indices in named.items():
+            self._check_named(name, type_, indices, taken)
+        ours = {(name, index) for (name, _), indices in named.items() for index in indices}
         picked: list[GresGrant] = []
         # Typed wishes first: an untyped one can make do with what they leave.
         for name, type_, count in sorted(wanted, key=lambda w: not w[1]):
+            label = f"{name}:{type_}" if type_ else name
             units = self._units.get(name, [])
-            free = [i for i, t in enumerate(units) if type_ in ("", t) and (name, i) not in taken]
-            if count > len(free):
-                label = f"{name}:{type_}" if type_ else name
+            free = [
+                i for i, t in enumerate(units) if type_ in ("", t) and not {(name, i)} & (taken.keys() | ours)
+            ]
+            chosen = tuple(sorted(set(named.get((name, type_), ()))))
+            if chosen and len(chosen) != count:
+                raise NoRoom(f"{count} {label} wanted, {len(chosen)} are named")
+            if not chosen and count > len(free):
                 raise NoRoom(f"{count} {label} wanted, {len(free)} are free")
-            chosen = tuple(free[:count])
-            taken.update((name, i) for i in chosen)
+            chosen = chosen or tuple(free[:count])
+            ours.update((name, i) for i in chosen)
             picked.append(GresGrant(name, type_, chosen))
         return tuple(picked)
+
+    def _check_named(
+        self, name: str, type_: str, indices: Iterable[int], taken: Mapping[tuple[str, int], int]
+    ) -> None:
+        units = self._units.get(name, [])
+        for index in indices:
+            if index >= len(units) or type_ not in ("", units[index]):
+                raise NoRoom(f"{name} {index} is wanted, this node has no such of type {type_ or 'any'}")
+            if (name, index) in taken:
+                raise NoRoom(f"{name} {index} is wanted, job {taken[name, index]} has it")
 
 
 def _units(gres: Mapping[GresKey, int]) -> dict[str, list[str]]:

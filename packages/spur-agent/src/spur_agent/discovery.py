@@ -31,6 +31,8 @@ class Hardware(NamedTuple):
     os: str
     boot_id: str
     boot_at: float
+    #: (package, core) of each of `cpu_ids`; empty = not known.
+    seats: tuple[tuple[int, int], ...] = ()
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -88,15 +90,17 @@ def hardware(root: Path = Path("/"), tmp: Path = Path("/tmp")) -> Hardware:  # n
     """
     cpu_ids = _online(root)
     boot_id = _read(root / "proc/sys/kernel/random/boot_id").strip()
+    seats = _places(root, cpu_ids)
     return Hardware(
         cpu_ids=cpu_ids,
-        topology=fold_topology(_places(root, cpu_ids), len(cpu_ids)),
+        topology=fold_topology(seats, len(cpu_ids)),
         memory_mb=parse_meminfo(_read(root / "proc/meminfo"), "MemTotal"),
         tmp_disk_mb=_disk_mb(tmp),
         arch=platform.machine(),
         os=f"{platform.system()} {platform.release()} {platform.version()}",
         boot_id=boot_id,
         boot_at=parse_boot_time(_read(root / "proc/stat")),
+        seats=tuple(seats),
     )
 
 

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 
 from spur_agent import accounts, claim, environment, hook_env, hooks, local_spec, task_plan, trust
 from spur_agent import share as shares
-from spur_agent.allocation import AllocationTable, NoRoom, Owner, Want
+from spur_agent.allocation import AllocationTable, NoRoom, Owner
 from spur_agent.bring_up import BringUp, DirectoryTaken, LaunchFailed, write_session
 from spur_agent.hooks import HookFiles
 from spur_agent.keeper import Keeper
@@ -252,18 +252,12 @@ class Launcher:
         site, wire = self._site, order.wire
         await self._displace(order.rid)
         files = await self._find_hooks()
-        wanted = tuple((g.name, g.type, g.count) for g in wire.slice.gres)
+        want = local_spec.want(wire.slice)
         # Once it is in the table a later leader's probe or kill meets it.  Until then it was told that
         # nothing is here, so that an order which it has overtaken must not be carried out any more.
         site.terms.check(order.term)
         had = order.owner in site.allocation.held()
-        share = shares.whole(
-            site.allocation.reserve(
-                order.owner,
-                Want(wire.slice.cpus, wire.slice.memory_mb, wanted, wire.slice.layer),
-                site.table.asleep(),
-            )
-        )
+        share = shares.whole(site.allocation.reserve(order.owner, want, site.table.asleep()))
         session = self._enter(order, share, bool(files.epilog))
         try:
             await self._run_prolog(order, share, files)

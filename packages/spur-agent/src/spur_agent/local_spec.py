@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from spur_agent.allocation import Want
 from spur_agent.binding import NOWHERE, Places
 from spur_agent.share import Share, cpu_count, gpu_ids
 from spur_agent.task_plan import TaskPlan, text
 from spur_core.errors import RequestError
-from spur_core.grammar import hostlist
+from spur_core.grammar import hostlist, idlist
 from spur_core.grammar.gres import format_gres
 from spur_core.ids import RuntimeId
 from spur_proto import agent_pb2, common_pb2
@@ -47,6 +48,26 @@ def rid_of(message: "agent_pb2.LaunchSpec") -> RuntimeId:
     if not rid.job_id or not rid.run_attempt or not rid.HasField("step_id"):
         raise RequestError("rid: job, attempt and step must be given")
     return RuntimeId(rid.job_id, rid.run_attempt, rid.step_id)
+
+
+def want(part: common_pb2.NodeSlice) -> Want:
+    """What an attempt is to hold here.
+
+    Raises:
+        GrammarError: a list of CPUs or devices is none.
+    """
+    return Want(
+        part.cpus,
+        part.memory_mb,
+        tuple((item.name, item.type, item.count) for item in part.gres),
+        idlist.numbers(idlist.mask_of(part.cpu_ids)),
+        {
+            (item.name, item.type): idlist.numbers(idlist.mask_of(item.indices))
+            for item in part.gres
+            if item.indices
+        },
+        part.layer,
+    )
 
 
 def build(

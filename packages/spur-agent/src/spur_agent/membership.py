@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from spur_agent import __version__, discovery
+from spur_agent import __version__, discovery, inventory
 from spur_agent.controller import ControllerLink, NodeCredential, Refused
 from spur_agent.logs import value
 from spur_agent.resources import NodeResources
@@ -205,6 +205,7 @@ class Membership:
                 for (name, kind), count in have.gres.items()
             ],
             labels=me.labels,
+            inventory=inventory.message(have),
             held=held_messages(self._snapshot() or ()),
         )
 

@@ -9,6 +9,20 @@ from spur_core.grammar.gres import parse_gres
 from spur_core.grammar.hostlist import expand
 
 
+class DeviceEntry(NamedTuple):
+    """A `[[devices.gres]]` entry: so many devices, the CPUs near them, their links to those of that name.
+
+    counted: nothing but a number.
+    """
+
+    name: str
+    type: str
+    size: int
+    cores: str = ""
+    links: str = ""
+    counted: bool = False
+
+
 class NodeResources(NamedTuple):
     """What jobs can get here.
 
@@ -22,6 +36,8 @@ class NodeResources(NamedTuple):
     topology: Topology
     memory_mb: int
     gres: dict[GresKey, int]
+    #: What the configuration says about devices, in its order.
+    devices: tuple[DeviceEntry, ...] = ()
 
 
 def offered(hardware: Hardware, config: Config, node: str, labels: dict[str, str]) -> NodeResources:
@@ -33,10 +49,13 @@ def offered(hardware: Hardware, config: Config, node: str, labels: dict[str, str
     cpu_ids, topology = hardware.cpu_ids, hardware.topology
     memory_mb = hardware.memory_mb
     gres: dict[GresKey, int] = {}
+    devices = []
     for item in config.devices.gres:
         key = (item.name, item.type)
         count = item.count or (len(expand(item.file)) if item.file else 1)
         gres[key] = gres.get(key, 0) + count
+        counted = "count_only" in item.flags
+        devices.append(DeviceEntry(item.name, item.type, count, item.cores, item.links, counted))
     pinned = True
     if entry is not None:
         if entry.cpus and entry.cpus != len(cpu_ids):
@@ -44,4 +63,4 @@ def offered(hardware: Hardware, config: Config, node: str, labels: dict[str, str
         memory_mb = entry.memory_mb or memory_mb
         if entry.gres:
             gres = {(name, kind): count for name, kind, count in parse_gres(",".join(entry.gres))}
-    return NodeResources(hardware, cpu_ids, pinned, topology, memory_mb, gres)
+    return NodeResources(hardware, cpu_ids, pinned, topology, memory_mb, gres, tuple(devices))

@@ -335,6 +335,59 @@ async def test_registration_that_cannot_be(cluster):
         assert text in said
 
 
+GPUS = [common_pb2.GresCount(name="gpu", count=2)]
+
+
+def inventory(threads: str = "0-3", near: str = "2-3") -> pb.NodeInventory:
+    """Four CPUs, and a GPU near two of them."""
+    return pb.NodeInventory(
+        sockets=[pb.SocketCpus(threads=[threads])],
+        devices=[
+            pb.DeviceSet(name="gpu", indices="0", near="0-1"),
+            pb.DeviceSet(name="gpu", indices="1", near=near),
+        ],
+    )
+
+
+async def test_what_a_node_has_is_told_to_jobs_by_name(cluster):
+    agent = await cluster.add_agent("n1", cpus=4, gres=GPUS, inventory=inventory())
+    first = await cluster.submit(gres=["gpu:1"])
+    await cluster.in_state(first, JobState.RUNNING)
+    second = await cluster.submit(num_tasks=2, gres=["gpu:1"])
+    await cluster.in_state(second, JobState.RUNNING)
+    told = [(spec.slice.cpu_ids, [item.indices for item in spec.slice.gres]) for spec in agent.launches]
+    assert told == [("0", ["0"]), ("2-3", ["1"])]
+    assert agent.launches[1].job_slice == agent.launches[1].slice
+    answer = await cluster.stub.GetNodes(pb.GetNodesRequest(), metadata=cluster.user())
+    assert [(item.count, item.indices) for item in answer.nodes[0].gres_used] == [(2, "0-1")]
+
+
+async def test_an_older_agent_chooses_itself(cluster):
+    agent = await cluster.add_agent("n1", cpus=4, gres=GPUS)
+    job = await cluster.submit(gres=["gpu:1"])
+    await cluster.in_state(job, JobState.RUNNING)
+    (spec,) = agent.launches
+    assert (spec.slice.cpus, spec.slice.cpu_ids, spec.slice.gres[0].indices) == (1, "", "")
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (inventory("0-2"), "inventory: the sockets have 3 CPUs, the node 4"),
+        (inventory("0-4294967295"), "'0-4294967295' is not a list of numbers such as 0-3,8"),
+        (inventory(near="3-2"), "'3-2' is not a list of numbers such as 0-3,8"),
+        (pb.NodeInventory(), "inventory: the sockets have 0 CPUs, the node 4"),
+    ],
+)
+async def test_an_inventory_that_cannot_be(cluster, said, text):
+    request = pb.RegisterAgentRequest(
+        node="n1", cpus=4, gres=GPUS, port=1, address="127.0.0.1", inventory=said
+    )
+    call = cluster.stub.RegisterAgent(request, metadata=cluster.as_node("n1"))
+    assert await refused(call) == (CODES.INVALID_ARGUMENT, text)
+    assert "n1" not in cluster.state.nodes
+
+
 async def test_the_configuration_caps_what_a_node_says(clusters):
     cluster = await clusters(
         extra='[[nodes]]\nnames = "n[1-2]"\ncpus = 2\nmemory_mb = 1000\nfeatures = ["ib"]\nweight = 7\n'

@@ -10,6 +10,7 @@ from spur_ctld.state import codec, invariants, ops
 from spur_ctld.state.apply_complete import step_of
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.events import Event
+from spur_ctld.state.inventory import DeviceSet, Inventory
 from spur_ctld.state.log_machine import LogMachine
 from spur_ctld.state.records import (
     Exit,
@@ -93,6 +94,19 @@ class Sim:
         fields: dict[str, Any] = {"memory_mb": 1000, "gres": (Gres(name="gpu", count=2),), "address": "::1"}
         fields.update(more)
         return self.do(ops.NodeRegister(at=0, node=Node(name=name, cpus=cpus, boot_id=boot, **fields)))
+
+    def name_things(self) -> None:
+        """From now on dispatches give names; nodes tell their inventories with `told`."""
+        self.do(ops.RaiseCommandVersion(at=0, to=4))
+
+    def told(self, cpus: int = 4) -> Inventory:
+        """Two sockets if the CPUs are even, and one GPU near each."""
+        half = cpus // 2
+        near = (f"0-{half - 1}", f"{half}-{cpus - 1}") if cpus % 2 == 0 else ("0", "0")
+        return Inventory(
+            sockets=tuple((part,) for part in near) if cpus % 2 == 0 else ((f"0-{cpus - 1}",),),
+            devices=tuple(DeviceSet(name="gpu", indices=str(at), near=part) for at, part in enumerate(near)),
+        )
 
     def submit(self, *, who: ops.Who = ALICE, array: Any = (), **more: Any) -> int:
         op_fields = {

@@ -10,6 +10,7 @@ import pytest
 from spur_core.errors import StateError
 from spur_core.states import JobState
 from spur_ctld.state import codec, invariants, ops
+from spur_ctld.state.inventory import DeviceSet, Inventory
 from spur_ctld.state.log_machine import LogMachine
 from spur_ctld.state.records import (
     Exit,
@@ -50,6 +51,10 @@ def story():
         boot_id="b1",
         labels={"rack": "r1"},
         address="10.0.0.1",
+        inventory=Inventory(
+            sockets=(("0-3", "4-7"),),
+            devices=(DeviceSet(name="gpu", type="h100", indices="0-1", link="a", near="0-7"),),
+        ),
     )
     target = (ops.Target(job_id=1, tasks=((4, 4, 1),)),)
     piece = (

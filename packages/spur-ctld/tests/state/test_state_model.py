@@ -14,7 +14,7 @@ from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld.state import codec, events, ops
 from spur_ctld.state.cluster import launch_nodes
 from spur_ctld.state.ops import Who
-from spur_ctld.state.records import Settings
+from spur_ctld.state.records import Gres, Settings
 from spur_ctld.state.reservations import Reservation
 from spur_ctld.state.step_rows import waits_for
 
@@ -109,6 +109,7 @@ def make_machine(sim_class):
                 task=task,
                 attempt=attempt,
                 everywhere=data.draw(st.integers(0, 4)) > 0,
+                gres=data.draw(st.sampled_from([(), (), (Gres(name="gpu", count=1),)])),
             )
             if result.refusal is None:
                 assert self.sim.job(result.job_id).run_attempt == attempt
@@ -440,7 +441,10 @@ def make_machine(sim_class):
         @rule(name=st.sampled_from(NODES), reboot=st.booleans(), cpus=st.sampled_from([4, 4, 4, 4, 4, 1]))
         def register(self, name, reboot, cpus):
             known = self.sim.state.nodes[name].boot_id
-            self.sim.register(name, cpus=cpus, boot=f"boot-{next(self.boots)}" if reboot else known)
+            boot = f"boot-{next(self.boots)}" if reboot else known
+            # An older agent on one of the nodes says less.
+            told = self.sim.told(cpus) if reboot or name != "n3" else None
+            self.sim.register(name, cpus=cpus, boot=boot, inventory=told)
             if reboot:
                 held = self.sim.state.use_of(name).jobs
                 for job in map(self.sim.job, held):
@@ -490,6 +494,9 @@ def make_machine(sim_class):
 
         @initialize()
         def begin(self):
+            self.sim.name_things()
+            for name in ("n1", "n2"):
+                self.sim.register(name, inventory=self.sim.told())
             for _ in range(3):
                 self.sim.submit()
             self.sim.submit(array=((0, 3, 1),), array_throttle=2)

@@ -72,30 +72,34 @@ class RuntimeId(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run_attempt: _Optional[int] = ..., step_id: _Optional[int] = ...) -> None: ...
 
 class GresCount(_message.Message):
-    __slots__ = ("name", "type", "count")
+    __slots__ = ("name", "type", "count", "indices")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
     count: int
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    indices: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., count: _Optional[int] = ..., indices: _Optional[str] = ...) -> None: ...
 
 class NodeSlice(_message.Message):
-    __slots__ = ("node", "cpus", "memory_mb", "gres", "ranks", "layer")
+    __slots__ = ("node", "cpus", "memory_mb", "gres", "ranks", "layer", "cpu_ids")
     NODE_FIELD_NUMBER: _ClassVar[int]
     CPUS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     GRES_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     LAYER_FIELD_NUMBER: _ClassVar[int]
+    CPU_IDS_FIELD_NUMBER: _ClassVar[int]
     node: str
     cpus: int
     memory_mb: int
     gres: _containers.RepeatedCompositeFieldContainer[GresCount]
     ranks: _containers.RepeatedScalarFieldContainer[int]
     layer: int
-    def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ..., layer: _Optional[int] = ...) -> None: ...
+    cpu_ids: str
+    def __init__(self, node: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[GresCount, _Mapping]]] = ..., ranks: _Optional[_Iterable[int]] = ..., layer: _Optional[int] = ..., cpu_ids: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("name", "partition", "account", "qos", "comment", "wckey", "min_nodes", "max_nodes", "num_tasks", "tasks_per_node", "cpus_per_task", "memory_per_node_mb", "memory_per_cpu_mb", "gres", "exclusive", "nodelist", "exclude", "constraint", "script", "argv", "script_args", "environment", "work_dir", "stdout_path", "stderr_path", "stdin_path", "open_mode", "umask", "srun_job", "label", "submit_host", "command", "submit_line", "rlimits", "warn_signal", "submit_dir", "time_limit_secs", "begin_at", "deadline_at", "dependency", "array", "priority", "nice", "hold", "requeue", "kill_on_invalid_dependency", "immediate", "alloc_only", "distribution", "step", "wishes", "reservation", "licenses")

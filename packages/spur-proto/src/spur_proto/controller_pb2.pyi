@@ -465,7 +465,7 @@ class HeldStep(_message.Message):
     def __init__(self, rid: _Optional[_Union[_common_pb2.RuntimeId, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
 
 class RegisterAgentRequest(_message.Message):
-    __slots__ = ("node", "hostname", "version", "address", "port", "boot_id", "boot_at", "agent_start_at", "arch", "os", "cpus", "memory_mb", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "gres", "labels", "held")
+    __slots__ = ("node", "hostname", "version", "address", "port", "boot_id", "boot_at", "agent_start_at", "arch", "os", "cpus", "memory_mb", "sockets", "cores_per_socket", "threads_per_core", "tmp_disk_mb", "gres", "labels", "held", "inventory")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -492,6 +492,7 @@ class RegisterAgentRequest(_message.Message):
     GRES_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
     node: str
     hostname: str
     version: str
@@ -511,7 +512,36 @@ class RegisterAgentRequest(_message.Message):
     gres: _containers.RepeatedCompositeFieldContainer[_common_pb2.GresCount]
     labels: _containers.ScalarMap[str, str]
     held: _containers.RepeatedCompositeFieldContainer[HeldStep]
-    def __init__(self, node: _Optional[str] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., boot_id: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ...) -> None: ...
+    inventory: NodeInventory
+    def __init__(self, node: _Optional[str] = ..., hostname: _Optional[str] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., boot_id: _Optional[str] = ..., boot_at: _Optional[float] = ..., agent_start_at: _Optional[float] = ..., arch: _Optional[str] = ..., os: _Optional[str] = ..., cpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., sockets: _Optional[int] = ..., cores_per_socket: _Optional[int] = ..., threads_per_core: _Optional[int] = ..., tmp_disk_mb: _Optional[int] = ..., gres: _Optional[_Iterable[_Union[_common_pb2.GresCount, _Mapping]]] = ..., labels: _Optional[_Mapping[str, str]] = ..., held: _Optional[_Iterable[_Union[HeldStep, _Mapping]]] = ..., inventory: _Optional[_Union[NodeInventory, _Mapping]] = ...) -> None: ...
+
+class NodeInventory(_message.Message):
+    __slots__ = ("sockets", "devices")
+    SOCKETS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    sockets: _containers.RepeatedCompositeFieldContainer[SocketCpus]
+    devices: _containers.RepeatedCompositeFieldContainer[DeviceSet]
+    def __init__(self, sockets: _Optional[_Iterable[_Union[SocketCpus, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[DeviceSet, _Mapping]]] = ...) -> None: ...
+
+class SocketCpus(_message.Message):
+    __slots__ = ("threads",)
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    threads: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, threads: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeviceSet(_message.Message):
+    __slots__ = ("name", "type", "indices", "link", "near")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    INDICES_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    NEAR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    indices: str
+    link: str
+    near: str
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., indices: _Optional[str] = ..., link: _Optional[str] = ..., near: _Optional[str] = ...) -> None: ...
 
 class RegisterAgentResponse(_message.Message):
     __slots__ = ("node_token", "cluster_name", "heartbeat_secs", "term", "controllers", "term_proof")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from spur_cli.control.layout import Style, null, record
+from spur_cli.nodes import fields
 from spur_cli.queue import names, shape
 from spur_core.grammar import duration, filepattern
 
@@ -104,11 +105,10 @@ def _resources(job: "Job", style: Style) -> list[str]:
         if asked:
             lines.append(f"JOB_GRES={held_gres(job) or ','.join(asked)}")
         for part in job.slices:
-            held = ",".join(
-                f"{item.name}:{item.type}:{item.count}" if item.type else f"{item.name}:{item.count}"
-                for item in part.gres
-            )
-            lines.append(f"  Nodes={part.node} CPUs={part.cpus} Mem={part.memory_mb} GRES={held}")
+            held = ",".join(fields.gres_named(item) for item in part.gres)
+            # By number where the node's agent chose them.
+            cpus = f"CPU_IDs={part.cpu_ids}" if part.cpu_ids else f"CPUs={part.cpus}"
+            lines.append(f"  Nodes={part.node} {cpus} Mem={part.memory_mb} GRES={held}")
     memory = "MinMemoryCPU" if job.HasField("memory_per_cpu_mb") else "MinMemoryNode"
     lines.append(
         f"MinCPUsNode={shape.min_cpus(job)} {memory}={shape.min_memory(job)}"

@@ -109,6 +109,12 @@ def _reservation(entry: "Entry") -> str:
     return entry.node.reservation if entry.node is not None else ""
 
 
+def gres_named(item: "common_pb2.GresCount") -> str:
+    """`gpu:mi300x:2(IDX:0-1)`; without the indices where they are not known."""
+    name = f"{item.name}:{item.type}:{item.count}" if item.type else f"{item.name}:{item.count}"
+    return f"{name}(IDX:{item.indices})" if item.indices else name
+
+
 def gres_counts(items: "Sequence[common_pb2.GresCount]") -> str:
     """`gpu:mi300x:8,shard:4`, "(null)" for none."""
     out = [f"{i.name}:{i.type}:{i.count}" if i.type else f"{i.name}:{i.count}" for i in items]
@@ -117,11 +123,11 @@ def gres_counts(items: "Sequence[common_pb2.GresCount]") -> str:
 
 def gres_used(node: "Node") -> str:
     """What is used of each resource the node has, zeros included."""
-    used = {(item.name, item.type): item.count for item in node.gres_used}
+    used = {(item.name, item.type): gres_named(item) for item in node.gres_used}
     out = []
     for item in node.gres:
         name = f"{item.name}:{item.type}" if item.type else item.name
-        out.append(f"{name}:{used.get((item.name, item.type), 0)}")
+        out.append(used.get((item.name, item.type), f"{name}:0"))
     return ",".join(out) or "(null)"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from spur_core.config.address import split_address, with_port
 from spur_core.config.model import Config
 from spur_core.config.schema import shown
-from spur_core.config.sections import PRIORITY_FLAGS, ControllerSection
+from spur_core.config.sections import PRIORITY_FLAGS, ControllerSection, GresEntry
 from spur_core.errors import GrammarError
 
 Rule = Callable[[Config], Iterator[str]]
@@ -224,6 +224,22 @@ def gres_entries(config: Config) -> Iterator[str]:
                 continue
             if one.count and one.count != files:
                 yield f"{where} count = {one.count}: file names {files} devices"
+        yield from _places_of(one, where)
+
+
+def _places_of(one: GresEntry, where: str) -> Iterator[str]:
+    from spur_core.grammar import idlist
+    from spur_core.grammar.hostlist import expand
+
+    try:
+        idlist.mask_of(one.cores)
+    except GrammarError:
+        yield f"{where} cores = {shown(one.cores)}: not a list of CPUs; example: 0-15,32-47"
+    words = one.links.split(",") if one.links else []
+    if not all(word.strip().removeprefix("-").isdecimal() and int(word) >= -1 for word in words):
+        yield f"{where} links = {shown(one.links)}: not a list of numbers of links; example: -1,4,4,0"
+    elif words and max(one.count, len(expand(one.file)) if one.file else 1) > 1:
+        yield f"{where} links = {shown(one.links)}: an entry with links is one device; write one for each"
 
 
 RULES: tuple[Rule, ...] = (

@@ -492,8 +492,10 @@ class GresEntry:
     count: int = key(0, kinds.whole(0), "how many; 0 = as many as there are files, else 1", example=2)
     file: str = key("", kinds.text, "device files, one each", example="/dev/nvidia[0-1]")
     multiple_files: str = key("", kinds.text, "device files that belong to one resource")
-    cores: str = key("", kinds.text, "CPUs near it")
-    links: str = key("", kinds.text, "links to the others")
+    cores: str = key("", kinds.text, "CPUs near it, which its jobs get first", example="0-15,32-47")
+    links: str = key(
+        "", kinds.text, "how many links it has to device 0, 1, ... of its name", example="-1,4,4,0"
+    )
     flags: tuple[str, ...] = key((), kinds.texts, "count_only: nothing but a number", example=["count_only"])
 
 

@@ -49,8 +49,6 @@ TABLE: tuple[Row, ...] = (
     Row("devices.auto_detect", "finding devices; list them in [[devices.gres]]"),
     Row("devices.cdi_spec_dirs", "CDI; list devices in [[devices.gres]]"),
     Row("devices.gres.multiple_files", "several files per device"),
-    Row("devices.gres.cores", "device affinity"),
-    Row("devices.gres.links", "device links"),
     Row("isolation", "isolation layers"),
     Row("network.wg_enabled", "the mesh"),
     Row("network.wg_cidr", "the mesh"),

@@ -24,7 +24,8 @@ from spur_ctld.recovery.policy import Life
 from spur_ctld.recovery.service import Entry
 from spur_ctld.settings import overlay
 from spur_ctld.site import Site
-from spur_ctld.state import ops
+from spur_ctld.state import naming, ops
+from spur_ctld.state.inventory import DeviceSet, Inventory
 from spur_ctld.state.records import Exit, Gres, Node, Usage
 from spur_proto import common_pb2
 from spur_proto import controller_pb2 as pb
@@ -279,6 +280,10 @@ def node_record(request: pb.RegisterAgentRequest, seen_host: str) -> Node:
         raise RequestError("cpus: a node has at least one")
     if request.cpus > _MOST_CPUS or any(g.count > _MOST_GRES for g in request.gres):
         raise RequestError(f"cpus, gres: more than {_MOST_CPUS} CPUs or {_MOST_GRES} of a resource")
+    gres = tuple(Gres(name=g.name, type=g.type, count=g.count) for g in request.gres if g.count)
+    inventory = _inventory(request.inventory) if request.HasField("inventory") else None
+    if inventory is not None and (wrong := naming.problem(inventory, request.cpus, gres)):
+        raise RequestError(f"inventory: {wrong}")
     bounds.memory_mb(max(request.memory_mb, request.tmp_disk_mb), "memory_mb, tmp_disk_mb")
     bounds.instant(request.boot_at)
     bounds.instant(request.agent_start_at)
@@ -289,7 +294,7 @@ def node_record(request: pb.RegisterAgentRequest, seen_host: str) -> Node:
         avail=NodeAvail.UP,
         cpus=request.cpus,
         memory_mb=request.memory_mb,
-        gres=tuple(Gres(name=g.name, type=g.type, count=g.count) for g in request.gres if g.count),
+        gres=gres,
         sockets=request.sockets or 1,
         cores_per_socket=request.cores_per_socket or 1,
         threads_per_core=request.threads_per_core or 1,
@@ -304,4 +309,15 @@ def node_record(request: pb.RegisterAgentRequest, seen_host: str) -> Node:
         boot_id=request.boot_id,
         boot_at=request.boot_at or None,
         agent_start_at=request.agent_start_at or None,
+        inventory=inventory,
+    )
+
+
+def _inventory(said: pb.NodeInventory) -> Inventory:
+    return Inventory(
+        sockets=tuple(tuple(socket.threads) for socket in said.sockets),
+        devices=tuple(
+            DeviceSet(name=one.name, type=one.type, indices=one.indices, link=one.link, near=one.near)
+            for one in said.devices
+        ),
     )

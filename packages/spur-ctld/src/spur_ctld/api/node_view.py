@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from spur_core.grammar.hostlist import compress_sorted
+from spur_core.grammar.idlist import text_of
 from spur_core.grammar.tres import format_tres
 from spur_core.states import JobState, NodeAvail, NodeBase, NodeFlag
 from spur_ctld.dispatch.launch_spec import gres_messages
-from spur_ctld.state import access
+from spur_ctld.state import access, naming
 from spur_ctld.state.accounting_rows import add_gres
 from spur_ctld.state.cluster import ClusterState, NodeUse
 from spur_ctld.state.records import Gres, Job, Node, Partition
@@ -54,11 +55,19 @@ def flags(
 
 
 def used_gres(use: NodeUse | None) -> list[pb.GresCount]:
+    """What is used, and which ones if that is known of all of them."""
     if use is None:
         return []
-    return [
-        pb.GresCount(name=name, type=kind, count=count) for (name, kind), count in sorted(use.gres.items())
-    ]
+    found = []
+    for (name, kind), count in sorted(use.gres.items()):
+        mask = 0
+        for part in use.parts.values():
+            for item in part.gres:
+                if (item.name, item.type) == (name, kind):
+                    mask |= naming.mask(item.indices)
+        indices = text_of(mask) if mask.bit_count() == count else ""
+        found.append(pb.GresCount(name=name, type=kind, count=count, indices=indices))
+    return found
 
 
 def node_message(

@@ -46,7 +46,7 @@ def run_length(values: Sequence[int]) -> str:
 
 
 def gres_messages(gres: Sequence[Gres]) -> list[common_pb2.GresCount]:
-    return [common_pb2.GresCount(name=g.name, type=g.type, count=g.count) for g in gres]
+    return [common_pb2.GresCount(name=g.name, type=g.type, count=g.count, indices=g.indices) for g in gres]
 
 
 def slice_message(part: Slice) -> common_pb2.NodeSlice:
@@ -57,6 +57,7 @@ def slice_message(part: Slice) -> common_pb2.NodeSlice:
         gres=gres_messages(part.gres),
         ranks=part.ranks,
         layer=part.layer,
+        cpu_ids=part.cpu_ids,
     )
 
 

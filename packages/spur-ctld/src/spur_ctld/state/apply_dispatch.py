@@ -5,6 +5,7 @@ import msgspec
 from spur_core import reasons
 from spur_core.grammar.array import IndexSet
 from spur_core.states import ACTIVE_STATES, JobEvent, JobState, next_job_state
+from spur_ctld.state import naming
 from spur_ctld.state.accounting_rows import put_job_row
 from spur_ctld.state.arrays import split_task
 from spur_ctld.state.cluster import ClusterState, launch_nodes
@@ -37,13 +38,16 @@ def begin(state: ClusterState, op: DispatchBegin) -> OpResult:
             asked_limit=UNLIMITED if job.request.time_limit is None else job.request.time_limit,
             request=msgspec.structs.replace(job.request, time_limit=op.time_limit),
         )
+    slices = op.slices
+    if state.command_version >= naming.SINCE:
+        slices = tuple(naming.named(state, part) for part in op.slices)
     state.put_job(
         msgspec.structs.replace(
             job,
             state=next_job_state(job.state, JobEvent.DISPATCH),
             run_attempt=op.attempt,
             partition=op.partition,
-            slices=op.slices,
+            slices=slices,
             held=nodes,
             dispatch_at=op.at,
             not_before=None,

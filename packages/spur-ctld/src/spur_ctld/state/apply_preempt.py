@@ -8,6 +8,7 @@ import msgspec
 
 from spur_core import reasons
 from spur_core.states import JobEvent, JobState, next_job_state
+from spur_ctld.state import naming
 from spur_ctld.state.accounting_rows import put_job_row
 from spur_ctld.state.apply_dispatch import current
 from spur_ctld.state.apply_fence import live_nodes
@@ -121,6 +122,8 @@ def has_room(state: ClusterState, job: Job) -> bool:
         if node is None or use.cpus + part.cpus > node.cpus:
             return False
         if any(_borrows(state, state.jobs[other], job) for other in use.jobs if other != job.job_id):
+            return False
+        if naming.in_use(use, part.cpu_ids, job.job_id):
             return False
     return True
 

@@ -20,7 +20,7 @@ GresUse = dict[tuple[str, str], int]
 class NodeUse:
     """What attempts hold on one node."""
 
-    __slots__ = ("gres", "jobs", "layers", "memory_mb", "own_cpus")
+    __slots__ = ("gres", "jobs", "layers", "memory_mb", "own_cpus", "parts")
 
     def __init__(self) -> None:
         #: CPUs of attempts that do not share them.
@@ -31,6 +31,8 @@ class NodeUse:
         self.gres: GresUse = {}
         #: Jobs that hold something here.
         self.jobs: set[int] = set()
+        #: The slice of each.
+        self.parts: dict[int, Slice] = {}
 
     @property
     def cpus(self) -> int:
@@ -58,8 +60,10 @@ class NodeUse:
                 self.gres.pop(key, None)
         if sign > 0:
             self.jobs.add(job_id)
+            self.parts[job_id] = part
         else:
             self.jobs.discard(job_id)
+            self.parts.pop(job_id, None)
 
 
 class ClusterState:
@@ -283,7 +287,7 @@ class ClusterState:
 
 
 def holding(job: Job) -> tuple[Slice, ...]:
-    """The slices whose resources the job holds now."""
+    """The slices whose resources the job holds now; of CPUs that it lent only the ids."""
     if job.state not in ACTIVE_STATES or not job.held:
         return ()
     held = set(job.held)

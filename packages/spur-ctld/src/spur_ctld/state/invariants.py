@@ -5,6 +5,7 @@ from typing import Final
 
 from spur_core import reasons
 from spur_core.grammar.array import IndexSet
+from spur_core.grammar.idlist import mask_of
 from spur_core.ids import STEP_INTERACTIVE
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld.state.apply_complete import decided
@@ -12,6 +13,7 @@ from spur_ctld.state.cluster import ClusterState, NodeUse, holding, launch_nodes
 from spur_ctld.state.records import Job, Step
 from spur_ctld.state.step_layout import held_by
 from spur_ctld.state.step_rows import waits_for
+from spur_sched.devices import disjoint
 
 Problems = Iterator[str]
 
@@ -164,12 +166,13 @@ def _nodes_are_not_overbooked(state: ClusterState) -> Problems:
             sums.setdefault(part.node, NodeUse()).add(job.job_id, part, +1)
     for name in sorted(sums.keys() | state.use.keys()):
         have, said = sums.get(name, NodeUse()), state.use.get(name, NodeUse())
-        if (have.own_cpus, have.layers, have.memory_mb, have.gres, have.jobs) != (
+        if (have.own_cpus, have.layers, have.memory_mb, have.gres, have.jobs, have.parts) != (
             said.own_cpus,
             said.layers,
             said.memory_mb,
             said.gres,
             said.jobs,
+            said.parts,
         ):
             yield f"node {name}: counters differ from what jobs hold"
         node = state.nodes.get(name)
@@ -181,6 +184,27 @@ def _nodes_are_not_overbooked(state: ClusterState) -> Problems:
         for key, count in have.gres.items():
             if count > total.get(key, 0):
                 yield f"node {name}: {count} of {total.get(key, 0)} {key}"
+
+
+def _nothing_is_given_twice(state: ClusterState) -> Problems:
+    """No CPU and no device of a node is in two slices; who has names has as many as it holds."""
+    for name, use in state.use.items():
+        for layer in {0, *use.layers}:
+            mine = [p.cpu_ids for p in use.parts.values() if p.cpus and p.layer in (0, layer)]
+            if not disjoint(map(mask_of, mine)):
+                yield f"node {name}: a CPU is held twice: {mine}"
+        devices: dict[str, list[int]] = {}
+        for job_id, part in use.parts.items():
+            if part.cpu_ids and part.cpus not in (0, mask_of(part.cpu_ids).bit_count()):
+                yield f"job {job_id} on {name}: {part.cpus} CPUs are {part.cpu_ids}"
+            for item in part.gres:
+                mask = mask_of(item.indices)
+                devices.setdefault(item.name, []).append(mask)
+                if mask and mask.bit_count() != item.count:
+                    yield f"job {job_id} on {name}: {item.count} {item.name} are {item.indices}"
+        for kind, masks in devices.items():
+            if not disjoint(masks):
+                yield f"node {name}: a device of {kind} is held twice"
 
 
 def _indexes_follow(state: ClusterState) -> Problems:
@@ -278,6 +302,7 @@ RULES: Final[tuple[Callable[[ClusterState], Problems], ...]] = (
     _states_are_whole,
     _steps_are_within_their_jobs,
     _nodes_are_not_overbooked,
+    _nothing_is_given_twice,
     _indexes_follow,
     _licenses_and_reservations_are_right,
     _array_tasks_are_once,

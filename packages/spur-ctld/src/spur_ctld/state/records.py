@@ -11,10 +11,10 @@ import msgspec
 
 from spur_core.ids import INFINITE
 from spur_core.states import JobState, NodeAvail
+from spur_ctld.state.inventory import Inventory
 
 #: A time limit that is no limit; the wire's and Slurm's value.
 UNLIMITED: Final = INFINITE
-
 #: (first, last inclusive, step) of an arithmetic run of array indices.
 IndexRange = tuple[int, int, int]
 
@@ -41,10 +41,12 @@ class Gres(Record, frozen=True, kw_only=True):
     name: str
     count: int
     type: str = ""
+    #: Of a slice: which ones of its node, "0-1,3"; empty = the agent chooses.
+    indices: str = ""
 
 
 class Slice(Record, frozen=True, kw_only=True):
-    """An attempt on one node: `ranks` are global and ascending, `layer` is that of shared CPUs, 0 = none."""
+    """An attempt on one node: global ranks, layer of shared CPUs (0 = none), CPUs (empty = agent chooses)."""
 
     node: str
     cpus: int
@@ -52,6 +54,7 @@ class Slice(Record, frozen=True, kw_only=True):
     gres: tuple[Gres, ...] = ()
     ranks: tuple[int, ...] = ()
     layer: int = 0
+    cpu_ids: str = ""
 
 
 class Usage(Record, frozen=True, kw_only=True):
@@ -455,6 +458,7 @@ class Node(Record, frozen=True, kw_only=True):
     comment: str = ""
     #: Digest of the secret of the agent that has the node's name; empty = it showed none.
     holder: str = ""
+    inventory: Inventory | None = None
 
 
 class Partition(Record, frozen=True, kw_only=True):
@@ -561,10 +565,7 @@ class AcctRow(Record, frozen=True, kw_only=True):
 
 
 class StepAcct(Record, frozen=True, kw_only=True):
-    """Accounting: one step that has a row of its own, keyed (job_id, attempt, step_id).
-
-    `seq` as in `AcctRow`.
-    """
+    """Accounting: a step with its own row, keyed (job_id, attempt, step_id); `seq` as in `AcctRow`."""
 
     seq: int
     job_id: int
@@ -594,7 +595,6 @@ class Settings(Record, frozen=True, kw_only=True):
     kill_wait: int = 30
     enforce_part_limits: str = "NO"
     default_priority: int = 1000
-    #: `[controller] hold_on_prolog_fail`
     hold_on_prolog_fail: bool = True
     #: `[licenses]`, by name.
     licenses: tuple[tuple[str, int], ...] = ()

@@ -358,7 +358,9 @@ def _slice(site: _Site, own: tuple[int, ...], ask: StepAsk, *, exact: bool) -> S
     if ask.gres_per_task:
         keep = _take(left.gres, _want(ask, len(own))) or ()
     elif ask.gres is None:
-        keep = site.whole.gres if exact or ask.overlap else _left(left.gres)
+        # The agent chooses a step's own among those of its job.
+        shared = (msgspec.structs.replace(item, indices="") for item in site.whole.gres)
+        keep = tuple(shared) if exact or ask.overlap else _left(left.gres)
     else:
         keep = _take(left.gres, ask.gres) or ()
     return Slice(node=site.whole.node, cpus=cpus, memory_mb=memory, gres=keep, ranks=own)
