@@ -131,3 +131,12 @@ def test_slices_change_nothing(snap, node, job, now, backfill, work):
         turns += 1
     assert turns > 1
     assert planner.result() == plan(cluster, now)
+
+
+def test_licences_that_are_promised_for_ever_are_promised_once(snap, node, job, part, now):
+    """Who waits for the end of work without a limit keeps its licences from then on."""
+    nodes = [node("n1", running=[(None, 4, 10, {})])]
+    jobs = [job(number, licenses=(("lic", 2),), partitions=(name,)) for number, name in ((1, "a"), (2, "b"))]
+    pools = {"lic": License(2, 0, 0)}
+    found = plan(snap(nodes, jobs, [part("a", nodes), part("b", nodes)], licenses=pools), now)
+    assert [one.job_id for one in found.expected] == [1]

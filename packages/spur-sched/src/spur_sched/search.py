@@ -107,7 +107,8 @@ def earliest(timeline: Timeline, ask: Ask, after: float, horizon: float, resolut
         if timeline.now < end < math.inf
     ]
     extra += [(max(after, instant), -1) for instant in ask.instants]
-    extra = [item for item in extra if item[0] <= horizon]
+    # What is held for ever does not come free at the end of time.
+    extra = [item for item in extra if item[0] <= horizon and item[0] < math.inf]
     if extra:
         starts = np.concatenate([starts, [instant for instant, _ in extra]])
         where = np.concatenate([where, np.array([at for _, at in extra], dtype=np.int64)])
