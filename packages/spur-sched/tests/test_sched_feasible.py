@@ -32,6 +32,8 @@ SHAPE = "Requested node configuration is not available"
         ({"nodelist": frozenset({"n1"})}, None),
         ({"nodelist": frozenset({"n1"}), "exclude": frozenset({"n1"})}, SHAPE),
         ({"nodelist": frozenset({"n9"})}, "Requested nodes not in this partition"),
+        ({"gres_total": {("gpu", ""): 2}, "max_nodes": 1}, None),
+        ({"gres_total": {("gpu", ""): 2}, "max_nodes": 1, "nodelist": frozenset({"n1"})}, SHAPE),
         ({"exclude": frozenset({"n1", "n2"})}, SHAPE),
         ({"partitions": ("gone",)}, "Invalid partition name specified"),
         ({"partitions": ("gone", "main")}, None),

@@ -174,12 +174,15 @@ class Shape:
         return self._choose(offers, math.inf, features.counts(tree)) is not None
 
     def _total_there(self, nodes: Ints, most: int) -> bool:
-        """Whether the roomiest nodes have the number asked for the whole job."""
+        """Whether the nodes named and the roomiest others have the number asked for the whole job."""
         columns = self.ground.columns
         if any(not columns.views[at].known for at in nodes.tolist()):
             return True
+        named = np.isin(nodes, list(self.required or ()))
+        first, others = nodes[named], nodes[~named]
+        more = max(0, most - len(first))
         return all(
-            np.sort(columns.total[row][nodes])[::-1][:most].sum() >= number
+            columns.total[row][first].sum() + np.sort(columns.total[row][others])[::-1][:more].sum() >= number
             for row, number in self.demand.total.items()
         )
 
