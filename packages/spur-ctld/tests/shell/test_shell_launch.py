@@ -8,7 +8,7 @@ import pytest
 
 from spur_core import reasons
 from spur_core.ids import STEP_BATCH
-from spur_core.states import JobState
+from spur_core.states import ACTIVE_STATES, JobState
 from spur_proto import agent_pb2, common_pb2
 from spur_proto import controller_pb2 as pb
 
@@ -79,6 +79,27 @@ async def test_an_array_is_one_record_and_its_tasks_run_under_a_throttle(cluster
                 ended += 1
         await asyncio.sleep(0.01)
     assert {j.array_task_id for j in cluster.state.jobs.values()} == {0, 1, 2, 3, 4}
+    assert all(j.state is JobState.COMPLETED for j in cluster.state.jobs.values())
+
+
+async def test_tasks_with_records_of_their_own_start_one_by_one_under_a_throttle_too(cluster):
+    """All of them could start in the first pass after a node is there."""
+    job = await cluster.submit(array="0-3%1", hold=True)
+    for tasks in ("2", "3", ""):
+        target = pb.JobTarget(job_id=job, array_tasks=tasks)
+        request = pb.UpdateJobRequest(targets=[target], hold=pb.HOLD_ACTION_RELEASE)
+        await cluster.stub.UpdateJob(request, metadata=cluster.user())
+    assert len(cluster.state.jobs) == 3
+    agent = await cluster.add_agent("n1", cpus=8)
+    for _ in range(4):
+        for _ in range(500):
+            active = [j for j in cluster.state.jobs.values() if j.state in ACTIVE_STATES]
+            assert len(active) <= 1
+            if active and active[0].state is JobState.RUNNING:
+                break
+            await asyncio.sleep(0.01)
+        await cluster.report(agent, active[0].job_id)
+    assert {j.array_task_id for j in cluster.state.jobs.values()} == {0, 1, 2, 3}
     assert all(j.state is JobState.COMPLETED for j in cluster.state.jobs.values())
 
 

@@ -78,6 +78,21 @@ class TestGates:
         (view,) = pending_views(sim.state, sim.now).views
         assert view.tasks == (2,)
 
+    def test_a_task_that_was_singled_out_or_requeued_is_under_the_throttle_too(self, sim):
+        sim.submit(array=((0, 4, 1),), array_throttle=1)
+        sim.hold(1, tasks=((3, 3, 1),))
+        sim.hold(1, "release", tasks=((3, 3, 1),))
+        single = max(sim.state.jobs)
+        assert [view.job_id for view in pending_views(sim.state, sim.now).views] == [1, single]
+        running = sim.run(1, task=0)
+        assert look(sim) == ([], {1: "JobArrayTaskLimit", single: "JobArrayTaskLimit"})
+        sim.update(1, array_throttle=2)
+        assert look(sim)[0] == [1, single]
+        sim.complete(running)
+        sim.update(1, array_throttle=1)
+        sim.run(single)
+        assert why(sim, 1) == "JobArrayTaskLimit"
+
     def test_views_are_reused_until_what_they_show_changes(self, sim):
         sim.submit()
         sim.submit()

@@ -28,6 +28,7 @@ from spur_ctld.scheduling.snapshot import View
 from spur_ctld.scheduling.views import limit_of_deadline, slices_of
 from spur_ctld.site import Site
 from spur_ctld.state import ops, resv_gate
+from spur_ctld.state.arrays import task_room
 from spur_ctld.state.events import (
     ConfigChanged,
     Event,
@@ -325,11 +326,31 @@ class SchedulerLoop:
     async def _dispatch_all(self, view: View, placements: Sequence[Placement]) -> bool:
         """Record all of them, a few in one turn of the event loop."""
         tasks = []
-        for at, placement in enumerate(placements, 1):
+        started = self._within_throttles(placements)
+        for at, placement in enumerate(started, 1):
             tasks.append(asyncio.create_task(self._dispatch(placement, view.changes)))
             if at % _STARTS_A_TURN == 0:
                 await asyncio.sleep(0)
-        return all(await asyncio.gather(*tasks))
+        return all(await asyncio.gather(*tasks)) and len(started) == len(placements)
+
+    def _within_throttles(self, placements: Sequence[Placement]) -> list[Placement]:
+        """Those without which no array would have more tasks running than it may.
+
+        The records of one array were looked at one by one, each as if the others did not start.
+        """
+        state = self._site.ledger.state
+        left: dict[int, int] = {}
+        found = []
+        for placement in placements:
+            job = state.jobs.get(placement.job_id)
+            array = None if job is None or not job.array_throttle else job.array_job_id
+            if job is not None and array is not None:
+                room = left[array] if array in left else task_room(state, job, len(placements))
+                if room <= 0:
+                    continue
+                left[array] = room - 1
+            found.append(placement)
+        return found
 
     async def _dispatch(self, placement: Placement, changes: int) -> bool:
         """Record one placement; the launch follows from the record.

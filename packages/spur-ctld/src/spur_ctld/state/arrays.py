@@ -13,11 +13,22 @@ from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Job
 
 
-def running_tasks(state: ClusterState, array_job_id: int) -> int:
-    """Tasks of the array that hold something now."""
-    return sum(
-        1 for job_id in state.by_array.get(array_job_id, ()) if state.jobs[job_id].state in ACTIVE_STATES
-    )
+def task_room(state: ClusterState, job: Job, most: int) -> int:
+    """How many more tasks of the job's array its throttle lets run now, at most `most`; may be below 0.
+
+    A task with a record of its own keeps the throttle that held when it was split away; where some are
+    left together theirs counts, for that is the one that is changed.
+    """
+    throttle = job.array_throttle
+    if not throttle or job.array_job_id is None:
+        return most
+    running = 0
+    for job_id in state.by_array.get(job.array_job_id, ()):
+        one = state.jobs[job_id]
+        running += one.state in ACTIVE_STATES
+        if one.array_pending:
+            throttle = one.array_throttle
+    return min(most, throttle - running) if throttle else most
 
 
 def split_task(state: ClusterState, record: Job, task: int) -> Job:

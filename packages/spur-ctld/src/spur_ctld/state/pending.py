@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from spur_core import reasons
 from spur_core.grammar.array import IndexSet
 from spur_ctld.state import access, dependencies, resv_gate
-from spur_ctld.state.arrays import running_tasks
+from spur_ctld.state.arrays import task_room
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Gres, Job, Request
 from spur_sched.api import NOTHING, GresMap, JobView
@@ -120,7 +120,7 @@ def look(
 
 def _until(job: Job, now: float) -> float:
     """As long as its record stays, another look at the job is needed at this instant."""
-    if job.request.dependency or job.request.reservation or (job.array_pending and job.array_throttle):
+    if job.request.dependency or job.request.reservation or job.array_throttle:
         return -math.inf
     if too_early(job, now):
         return max(at for at in (job.request.begin_at, job.not_before) if at is not None)
@@ -169,13 +169,12 @@ def _gate(state: ClusterState, job: Job, now: float) -> tuple[int, ...] | str | 
             return reasons.DEPENDENCY
     if too_early(job, now):
         return "" if job.reason in _OWN_REASON else reasons.BEGIN_TIME
-    if not job.array_pending:
-        return None
-    room = MOST_TASKS
-    if job.array_throttle and job.array_job_id is not None:
-        room = min(room, job.array_throttle - running_tasks(state, job.array_job_id))
+    # A task that a command singled out, or that was requeued, is one of its array all the same.
+    room = task_room(state, job, MOST_TASKS)
     if room <= 0:
         return reasons.ARRAY_TASK_LIMIT
+    if not job.array_pending:
+        return None
     if not per_task:
         return tuple(IndexSet(job.array_pending).lowest(room))
     return _tasks_by_verdict(state, job, now, room)
