@@ -192,5 +192,13 @@ def test_a_partition_for_a_while(three: Any) -> None:
     assert "extra" not in three.ok("sinfo", "-h", "-o", "%P")
     three.restart("spurctld-1")
     three.until(three.idle, "the nodes are back")
-    # What the file says holds again.
-    assert "OverSubscribe=NO" in three.ok("scontrol", "show", "partition", "slow")
+    # What was changed by hand stands until the file changes.
+    three.ok("scontrol", "update", "PartitionName=slow", "MaxNodes=2")
+    three.restart("spurctld-1")
+    three.until(three.idle, "the nodes are back")
+    assert "MaxNodes=2" in three.ok("scontrol", "show", "partition", "slow")
+    config = Path(three.env["SPUR_CONF"])
+    config.write_text(config.read_text().replace('name = "slow"', 'name = "slow"\nmax_nodes = 3'))
+    three.restart("spurctld-1")
+    three.until(three.idle, "the nodes are back")
+    assert "MaxNodes=3" in three.ok("scontrol", "show", "partition", "slow")

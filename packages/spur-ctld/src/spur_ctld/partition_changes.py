@@ -1,7 +1,7 @@
 """Changes of partitions at run time: words of `scontrol update partition` to records.  Pure.
 
 Every value goes through what reads the same key of the configuration file, and what comes out must hold
-together as the file must.  The file stays the truth: whoever begins to lead applies it again.
+together as the file must.  They stand until the file itself says something else (`settings.differs`).
 """
 
 import dataclasses

@@ -3,6 +3,7 @@
 What `apply` depends on goes into the log as one `Configure`; what only the shell needs is `ShellSettings`.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -15,7 +16,8 @@ from spur_core.grammar.gres import parse_gres
 from spur_ctld.priority_rules import PriorityRules, priority_rules
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.ops import Configure
-from spur_ctld.state.records import Gres, Node, Partition, Settings
+from spur_ctld.state.records import Gres, Node, Partition
+from spur_ctld.state.settings import Settings
 from spur_ctld.submit import SubmitRules
 from spur_sched.api import Policy
 
@@ -201,18 +203,27 @@ def configure_op(config: Config, known: Mapping[str, Node], now: float) -> Confi
         names.update(dict.fromkeys(partition.node_names))
     overlays = [overlay(known.get(name) or Node(name=name), entries) for name in names]
     overlays += [overlay(node, entries) for name, node in known.items() if name not in names]
+    settings = replicated(config)
+    partitions = tuple(partition_record(entry) for entry in config.partitions)
+    told = msgspec.json.encode((settings, partitions, [repr(entry) for entry in entries]))
+    source = hashlib.sha256(told).hexdigest()
     return Configure(
         at=now,
-        settings=replicated(config),
-        partitions=tuple(partition_record(entry) for entry in config.partitions),
+        settings=msgspec.structs.replace(settings, source=source),
+        partitions=partitions,
         nodes=tuple(overlays),
     )
 
 
 def differs(op: Configure, state: ClusterState) -> bool:
-    """Whether `op` would change anything."""
+    """Whether the file says something that the state has not taken from it yet.
+
+    What administrators changed by hand stands while the file is the same, whoever leads.
+    """
     if op.settings != state.settings:
         return True
+    if op.settings.source:
+        return False
     present = [p for p in state.partitions.values() if p.state != "INACTIVE"]
     wanted = list(op.partitions)
     if [p for p in wanted if p.state != "INACTIVE"] != present:

@@ -10,7 +10,8 @@ from spur_ctld.accounting.writer import OutboxWriter
 from spur_ctld.state import ops
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.machine import apply
-from spur_ctld.state.records import Exit, Node, Partition, Request, Settings, Slice
+from spur_ctld.state.records import Exit, Node, Partition, Request, Slice
+from spur_ctld.state.settings import Settings
 
 BATCH = 0xFFFFFFFB
 

@@ -180,15 +180,31 @@ async def test_made_and_removed(cluster):
     assert set(await shown(cluster)) == {name}
 
 
-async def test_the_file_is_the_truth_at_the_next_start(cluster):
+async def test_changes_by_hand_outlive_a_controller_and_end_when_the_file_changes(cluster):
     name = await only(cluster)
     await update(cluster, name, State="DOWN")
     await create(cluster, "new", Nodes="ALL")
+    for _ in range(2):
+        await cluster.crash()
+        await cluster.restart()
+        found = await shown(cluster)
+        assert set(found) == {name, "new"}
+        assert found[name].state == "DOWN"
     await cluster.crash()
+    cluster.text = cluster.text.replace("[[partitions]]", "[[partitions]]\nmax_nodes = 7")
     await cluster.restart()
     found = await shown(cluster)
     assert set(found) == {name}
-    assert found[name].state == "UP"
+    assert (found[name].state, found[name].max_nodes) == ("UP", 7)
+
+
+async def test_changes_by_hand_outlive_a_leader(trio):
+    name = next(iter(trio.state.partitions))
+    request = pb.UpdatePartitionRequest(name=name, changes=changes(State="DRAIN"))
+    await trio.stub.UpdatePartition(request, metadata=trio.user())
+    await trio.kill(trio.leader)
+    await trio.led()
+    assert trio.state.partitions[name].state == "DRAIN"
 
 
 async def test_a_repeat_is_answered_as_the_first_time(cluster):

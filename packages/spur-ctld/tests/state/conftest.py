@@ -19,11 +19,11 @@ from spur_ctld.state.records import (
     Node,
     Partition,
     Request,
-    Settings,
     Slice,
     Step,
     StepAsk,
 )
+from spur_ctld.state.settings import Settings
 
 ALICE = ops.Who(uid=1000, user="alice")
 BOB = ops.Who(uid=1001, user="bob")

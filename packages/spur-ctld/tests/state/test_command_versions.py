@@ -10,7 +10,8 @@ from spur_core.errors import ConfigError, StateError
 from spur_ctld.replication.errors import TooNew
 from spur_ctld.state import codec, ops, released, versions
 from spur_ctld.state.log_machine import LogMachine
-from spur_ctld.state.records import Node, Partition, Request, Settings
+from spur_ctld.state.records import Node, Partition, Request
+from spur_ctld.state.settings import Settings
 
 HERE = Path(__file__).parent
 #: Recorded logs: what the release knew that wrote them.

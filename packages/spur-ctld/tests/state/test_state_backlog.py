@@ -6,7 +6,8 @@ import pytest
 
 from spur_ctld.state import ops
 from spur_ctld.state.pending import pending_views
-from spur_ctld.state.records import Partition, Settings
+from spur_ctld.state.records import Partition
+from spur_ctld.state.settings import Settings
 
 
 class Books:

@@ -18,12 +18,12 @@ from spur_ctld.state.records import (
     Node,
     Partition,
     Request,
-    Settings,
     Slice,
     StepAsk,
     Usage,
 )
 from spur_ctld.state.reservations import Reservation
+from spur_ctld.state.settings import Settings
 
 ROOT = ops.Who(uid=0, user="root", admin=True)
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -5,7 +5,8 @@ import pytest
 from spur_ctld.state import ops
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.machine import apply
-from spur_ctld.state.records import Node, Partition, Request, Settings, Slice
+from spur_ctld.state.records import Node, Partition, Request, Slice
+from spur_ctld.state.settings import Settings
 
 
 @pytest.mark.parametrize(("clear", "restarts"), [(("n1",), 0), ((), 1)])

@@ -14,8 +14,9 @@ from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld.state import codec, events, ops
 from spur_ctld.state.cluster import launch_nodes
 from spur_ctld.state.ops import Who
-from spur_ctld.state.records import Gres, Settings
+from spur_ctld.state.records import Gres
 from spur_ctld.state.reservations import Reservation
+from spur_ctld.state.settings import Settings
 from spur_ctld.state.step_rows import waits_for
 
 NODES = ("n1", "n2", "n3")

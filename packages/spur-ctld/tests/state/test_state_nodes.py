@@ -4,7 +4,8 @@ import pytest
 
 from spur_core.states import JobState, NodeAvail
 from spur_ctld.state import events, ops
-from spur_ctld.state.records import Node, Partition, Settings
+from spur_ctld.state.records import Node, Partition
+from spur_ctld.state.settings import Settings
 
 PENDING, COMPLETING = JobState.PENDING, JobState.COMPLETING
 

@@ -5,7 +5,8 @@ import pytest
 from spur_core.states import JobState
 from spur_ctld.state import dependencies, ops
 from spur_ctld.state.pending import pending_views
-from spur_ctld.state.records import Partition, Settings
+from spur_ctld.state.records import Partition
+from spur_ctld.state.settings import Settings
 
 
 def look(sim, now=None):

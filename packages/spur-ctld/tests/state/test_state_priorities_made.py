@@ -12,7 +12,8 @@ from spur_ctld.settings import partition_record
 from spur_ctld.state import ops
 from spur_ctld.state.events import ConfigChanged, NodeChanged, StateReplaced
 from spur_ctld.state.pending import pending_views
-from spur_ctld.state.records import UNLIMITED, Gres, Partition, Settings
+from spur_ctld.state.records import UNLIMITED, Gres, Partition
+from spur_ctld.state.settings import Settings
 
 ADMIN = ops.Who(uid=0, user="root", admin=True)
 DAY = 86_400

@@ -2,7 +2,7 @@
 
 from spur_core.states import JobState
 from spur_ctld.state import codec, events, ops
-from spur_ctld.state.records import Settings
+from spur_ctld.state.settings import Settings
 
 
 def test_a_repeated_request_gets_the_first_answer(sim):

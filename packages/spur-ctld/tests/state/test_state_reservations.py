@@ -7,8 +7,8 @@ import pytest
 
 from spur_ctld.state import codec, ops
 from spur_ctld.state.events import JobQueued, ReservationChanged, RoomFreed
-from spur_ctld.state.records import Settings
 from spur_ctld.state.reservations import Reservation, covering
+from spur_ctld.state.settings import Settings
 
 ALICE = ops.Who(uid=1000, user="alice")
 BOB = ops.Who(uid=1001, user="bob")

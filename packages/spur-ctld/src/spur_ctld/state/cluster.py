@@ -11,8 +11,9 @@ import msgspec
 from spur_core.states import ACTIVE_STATES, JobState, NodeAvail
 from spur_ctld.state import answers, versions
 from spur_ctld.state.events import Event, OutboxGrew, RoomFreed
-from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, Slice, StepAcct
+from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Slice, StepAcct
 from spur_ctld.state.reservations import Reservation
+from spur_ctld.state.settings import Settings
 
 GresUse = dict[tuple[str, str], int]
 

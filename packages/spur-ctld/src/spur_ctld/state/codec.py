@@ -10,8 +10,9 @@ from spur_core.errors import StateError
 from spur_ctld.replication.errors import TooNew
 from spur_ctld.state import ops, versions
 from spur_ctld.state.cluster import ClusterState
-from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, Settings, StepAcct
+from spur_ctld.state.records import AcctRow, Answer, Job, Node, Partition, StepAcct
 from spur_ctld.state.reservations import Reservation
+from spur_ctld.state.settings import Settings
 
 #: Version of the snapshot's layout; a higher one is refused by name.  2: steps, and their rows.  A leader
 #: sends its snapshots to members of the release before, so a layout that those cannot read has to wait, as

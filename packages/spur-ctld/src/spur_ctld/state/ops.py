@@ -18,12 +18,12 @@ from spur_ctld.state.records import (
     Node,
     Partition,
     Request,
-    Settings,
     Slice,
     StepAsk,
     Usage,
 )
 from spur_ctld.state.reservations import Reservation
+from spur_ctld.state.settings import Settings
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="op"):
