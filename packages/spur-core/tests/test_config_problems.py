@@ -212,6 +212,14 @@ ONE = [
         '[scheduler] priority_weight_tres: there is no licence "matlab"; list it in [licenses]',
     ),
     (
+        BASE + P + "def_mem_per_node = 3\nmax_mem_per_node = 2",
+        '[[partitions]] "p" def_mem_per_node of 3 MiB: must not be above max_mem_per_node of 2 MiB',
+    ),
+    (
+        BASE + P.replace('"p"', '"DEFAULT"'),
+        '[[partitions]] "DEFAULT" is Slurm\'s word for what all partitions share; give it another name',
+    ),
+    (
         BASE + P + "def_mem_per_cpu = 1\ndef_mem_per_node = 1",
         '[[partitions]] "p" def_mem_per_cpu and def_mem_per_node are both set; keep one',
     ),

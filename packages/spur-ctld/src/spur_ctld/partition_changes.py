@@ -19,7 +19,7 @@ from spur_ctld.settings import partition_record
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.records import Partition
 
-_NONE: Final = frozenset({"", "none", "unlimited", "infinite", "-1"})
+_NONE: Final = frozenset({"none", "unlimited", "infinite", "-1"})
 _SPECS: Final = {field.name: field.metadata["spec"] for field in dataclasses.fields(PartitionEntry)}
 
 

@@ -129,6 +129,9 @@ async def test_what_can_be_changed(cluster):
     [
         ({"State": "sideways"}, "State=sideways: must be one of UP, DOWN, DRAIN, INACTIVE"),
         ({"MaxTime": "x"}, "MaxTime=x: not a duration"),
+        ({"MaxTime": ""}, "MaxTime=: not a duration"),
+        ({"MaxNodes": ""}, "MaxNodes=: must be a whole number"),
+        ({"DefMemPerNode": "2T", "MaxMemPerNode": "1T"}, "must not be above max_mem_per_node"),
         ({"MaxNodes": "0"}, "MaxNodes=0: must be at least 1"),
         ({"MinNodes": "many"}, "MinNodes=many: must be a whole number"),
         ({"LLN": "perhaps"}, "LLN=perhaps: must be YES or NO"),
@@ -164,6 +167,7 @@ async def test_made_and_removed(cluster):
     assert "Invalid partition name" in await refused(create(cluster, "a b", Nodes="n1"))
     await create(cluster, "new", Nodes="ALL", Default="YES", MaxTime="5")
     assert "in use already" in await refused(create(cluster, "new", Nodes="n1"))
+    assert "Slurm's word" in await refused(create(cluster, "DEFAULT", Nodes="ALL"))
     found = await shown(cluster)
     assert (found["new"].is_default, found[name].is_default) == (True, False)
     spec = pb.SubmitJobRequest()

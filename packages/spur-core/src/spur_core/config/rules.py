@@ -149,6 +149,8 @@ def partitions(config: Config) -> Iterator[str]:
         if one.name and one.name in names:
             yield f"{where} is defined twice"
         names.add(one.name)
+        if one.name == "DEFAULT":
+            yield f"{where} is Slurm's word for what all partitions share; give it another name"
         if one.default and default is not None:
             yield f"{where} default = true: {shown(default)} is the default partition already"
         if one.default:
@@ -162,6 +164,11 @@ def partitions(config: Config) -> Iterator[str]:
             )
         if one.def_mem_per_cpu and one.def_mem_per_node:
             yield f"{where} def_mem_per_cpu and def_mem_per_node are both set; keep one"
+        if one.max_mem_per_node and one.def_mem_per_node and one.def_mem_per_node > one.max_mem_per_node:
+            yield (
+                f"{where} def_mem_per_node of {one.def_mem_per_node} MiB:"
+                f" must not be above max_mem_per_node of {one.max_mem_per_node} MiB"
+            )
         if one.alternate and (
             one.alternate == one.name or not any(p.name == one.alternate for p in config.partitions)
         ):
