@@ -18,8 +18,9 @@ from spur_ctld.recovery.cohorts import Loss, Verdict
 from spur_ctld.state import invariants, ops
 from spur_ctld.state.cluster import ClusterState
 from spur_ctld.state.machine import apply
-from spur_ctld.state.records import Exit, Job, Partition, Request, Settings, Slice, StepAsk
+from spur_ctld.state.records import Exit, Job, Partition, Request, Slice, StepAsk
 from spur_ctld.state.records import Node as NodeRecord
+from spur_ctld.state.settings import Settings
 from spur_proto import controller_pb2 as pb
 
 N1 = "n1"
