@@ -5,6 +5,7 @@ import json
 import os
 import pwd
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -230,13 +231,20 @@ def stranger() -> pwd.struct_passwd:
 
 
 class SmallDisk:
-    """A file system of its own at `path` that can be filled and emptied (root only)."""
+    """A file system of its own at `path`, with what was there, that can be filled and emptied (root only).
+
+    An agent that had registered before keeps its name only with its state.
+    """
 
     def __init__(self, path: Path, size: str = "4m") -> None:
         self.path = path
+        before = path.rename(path.with_name(f"{path.name}-before"))
+        path.mkdir(mode=0o700)
         subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "spurtest", str(path)], check=True
         )
+        subprocess.run(["cp", "-a", f"{before}/.", str(path)], check=True)
+        shutil.rmtree(before)
 
     def fill(self) -> None:
         """Until nothing more fits."""
