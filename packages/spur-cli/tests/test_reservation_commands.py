@@ -131,7 +131,6 @@ def test_create(cli: Any, cluster: Any, line: str, fields: dict[str, Any]) -> No
 REFUSED = [
     ("create", "too few arguments for keyword:create\n"),
     ("create bogus x=1", "Invalid entity: bogus for keyword:create \n"),
-    ("create partition=x", "scontrol: error: create partition is not supported by this release\n"),
     ("create reservation users=a", "A start time must be given.  No reservation created.\n"),
     (
         "create reservation starttime=now users=a nodes=n1",
