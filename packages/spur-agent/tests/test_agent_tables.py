@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spur_agent import trust
 from spur_agent.allocation import AllocationTable, Grant, GresGrant, NoRoom, Want
 from spur_agent.classify import Evidence, Found, classify
-from spur_agent.discovery import Topology, fold_topology, parse_boot_time, parse_cpu_list, parse_meminfo
+from spur_agent.discovery import Topology, fold_topology, parse_boot_time, parse_meminfo
 from spur_agent.ledger import Ledger
 from spur_agent.report import UNKNOWN_SECS, Verdict, judge
 from spur_auth import mint
@@ -271,14 +271,6 @@ def test_who_may_call_without_a_key():
 )
 def test_loopback_peers(peer, local):
     assert trust.is_loopback_peer(peer) is local
-
-
-@pytest.mark.parametrize(
-    ("text", "cpus"),
-    [("0-3", (0, 1, 2, 3)), ("0,2-3\n", (0, 2, 3)), ("7", (7,)), ("", ()), ("3,1-3", (1, 2, 3))],
-)
-def test_cpu_lists(text, cpus):
-    assert parse_cpu_list(text) == cpus
 
 
 @pytest.mark.parametrize(

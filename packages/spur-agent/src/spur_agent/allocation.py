@@ -155,9 +155,8 @@ class AllocationTable:
         for name, type_, count in sorted(wanted, key=lambda w: not w[1]):
             label = f"{name}:{type_}" if type_ else name
             units = self._units.get(name, [])
-            free = [
-                i for i, t in enumerate(units) if type_ in ("", t) and not {(name, i)} & (taken.keys() | ours)
-            ]
+            gone = {index for kind, index in (*taken, *ours) if kind == name}
+            free = [i for i, t in enumerate(units) if type_ in ("", t) and i not in gone]
             chosen = tuple(sorted(set(named.get((name, type_), ()))))
             if chosen and len(chosen) != count:
                 raise NoRoom(f"{count} {label} wanted, {len(chosen)} are named")

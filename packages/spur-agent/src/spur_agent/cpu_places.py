@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from spur_agent.binding import Places
-from spur_agent.discovery import parse_cpu_list
+from spur_core.errors import GrammarError
+from spur_core.grammar import idlist
 
 
 def read_places(root: Path = Path("/")) -> Places:
@@ -19,8 +20,8 @@ def read_places(root: Path = Path("/")) -> Places:
             core[number] = (package, _text(folder / "topology/core_id"))
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
         try:
-            members = parse_cpu_list(_text(folder / "cpulist"))
-        except ValueError:
+            members = idlist.numbers(idlist.mask_of(_text(folder / "cpulist")))
+        except GrammarError:
             continue
         ldom.update((number, folder.name) for number in members)
     return Places(core, socket, ldom)

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from spur_core.errors import GrammarError
+from spur_core.grammar import idlist
+
 _CPU_DIR = "sys/devices/system/cpu"
 
 
@@ -33,21 +36,6 @@ class Hardware(NamedTuple):
     boot_at: float
     #: (package, core) of each of `cpu_ids`; empty = not known.
     seats: tuple[tuple[int, int], ...] = ()
-
-
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """`0-3,8` as numbers, ascending and without repeats; empty text is no CPU.
-
-    Raises:
-        ValueError: not a list of numbers and ranges.
-    """
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        if not part:
-            continue
-        low, dash, high = part.partition("-")
-        found.update(range(int(low), int(high if dash else low) + 1))
-    return tuple(sorted(found))
 
 
 def fold_topology(places: Iterable[tuple[int, int]], cpus: int) -> Topology:
@@ -124,8 +112,8 @@ def _read(path: Path) -> str:
 
 def _online(root: Path) -> tuple[int, ...]:
     try:
-        listed = parse_cpu_list(_read(root / _CPU_DIR / "online"))
-    except ValueError:
+        listed = idlist.numbers(idlist.mask_of(_read(root / _CPU_DIR / "online").strip()))
+    except GrammarError:
         listed = ()
     if listed:
         return listed
