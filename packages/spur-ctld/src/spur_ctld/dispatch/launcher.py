@@ -178,8 +178,9 @@ class Launcher:
         return True
 
     async def stop(self) -> None:
-        """Give up waiting for answers; the next start asks the nodes."""
-        for task in list(self._running.values()):
+        """Give up waiting for answers; the next start, or the next leader, asks the nodes."""
+        for (job_id, attempt), task in list(self._running.items()):
+            log.info("launch_given_up job=%d attempt=%d", job_id, attempt)
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
