@@ -74,7 +74,7 @@ def _token(ctx: Context) -> int:
         raise ctx.stop(f"{kind} is not supported by this release")
     if kind not in ("user", "node") or len(words.operands) > 2:
         raise ctx.stop("write `spur token user [--user NAME]` or `spur token node --node NAME`")
-    key, cluster = _cluster_key(ctx, words.get("config"))
+    key, cluster = cluster_key(ctx, words.get("config"))
     try:
         token = _mint(ctx, words, kind, key, cluster)
     except RequestError as error:
@@ -95,14 +95,24 @@ def _mint(ctx: Context, words: Parsed, kind: str, key: bytes, cluster: str) -> s
         if words.has("ttl"):
             return mint.mint_node(key, node, now, parse_ttl(words.text("ttl")), cluster=cluster)
         return mint.mint_node(key, node, now, cluster=cluster)
+    ttl = parse_ttl(words.get("ttl") or DEFAULT_USER_TTL)
+    return user_token(ctx, key, cluster, words.get("user") or given or "", ttl)
+
+
+def user_token(ctx: Context, key: bytes, cluster: str, name: str, ttl: float) -> str:
+    """A user's token, valid for `ttl` seconds; "" = who calls.
+
+    Raises:
+        RequestError: it cannot be signed.
+    """
+    from spur_auth import mint
     from spur_cli.credentials import user_name
     from spur_cli.users import find_user
 
-    name = words.get("user") or given or user_name()
+    name = name or user_name()
     found = find_user(name)
     uid = found[1] if found is not None else None
-    ttl = parse_ttl(words.get("ttl") or DEFAULT_USER_TTL)
-    return mint.mint_user(key, name, uid, ttl, now, cluster=cluster)
+    return mint.mint_user(key, name, uid, ttl, ctx.clock(), cluster=cluster)
 
 
 def parse_ttl(text: str) -> float:
@@ -117,7 +127,7 @@ def parse_ttl(text: str) -> float:
     return float(int(number) * _UNITS[unit.lower()])
 
 
-def _cluster_key(ctx: Context, option: str | None) -> tuple[bytes, str]:
+def cluster_key(ctx: Context, option: str | None) -> tuple[bytes, str]:
     """(key, cluster's name) of the configuration.
 
     Raises:

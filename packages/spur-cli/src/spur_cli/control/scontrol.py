@@ -11,14 +11,14 @@ from spur_core.errors import ConfigError
 
 #: Keywords that act in this release.
 KEYWORDS = (
-    "all create delete details exit help hide hold oneliner ping quiet quit release requeue requeuehold"
-    " show uhold resume suspend takeover update verbose version"
+    "all completing create delete details exit help hide hold oneliner ping quiet quit release requeue"
+    " requeuehold show uhold resume suspend takeover token update verbose version wait_job"
 )
 #: Keywords of Slurm that come later, refused by name.
 LATER = (
-    "abort callerid cancel_reboot cluster completing errnumstr fsdampeningfactor getent gethost"
+    "abort callerid cancel_reboot cluster errnumstr fsdampeningfactor getent gethost"
     " listpids notify pidinfo power reboot reconfigure schedloglevel setdebug setdebugflags shutdown"
-    " token top wait_job write"
+    " top write"
 )
 
 
@@ -131,6 +131,14 @@ class Session:
             from spur_cli.control.takeover import takeover
 
             return takeover(ctx, self.connect(), rest)
+        if keyword in ("completing", "wait_job", "token"):
+            from spur_cli.control import verbs
+
+            if keyword == "token":
+                return verbs.token(ctx, rest)
+            if keyword == "wait_job":
+                return verbs.wait_job(ctx, self.connect, rest)
+            return verbs.completing(ctx, self.connect, rest, self.style)
         return self._local(keyword)
 
     def _reservation(self, keyword: str, words: list[str]) -> int:

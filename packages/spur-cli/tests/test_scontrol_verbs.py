@@ -1,0 +1,51 @@
+"""Verbs of scontrol that look, wait or sign: completing, wait_job, token."""
+
+import base64
+import json
+
+from spur_proto import common_pb2 as c
+from spur_proto import controller_pb2 as pb
+
+NOW = 1796032800.0
+
+
+def test_what_is_being_ended(cli, peer):
+    ending = c.JobInfo(job_id=7, state=c.JOB_STATE_COMPLETING, end_at=NOW - 65, nodelist="n[1-3]")
+    peer.answers["GetJobs"] = pb.GetJobsResponse(jobs=[ending])
+    peer.answers["GetNodes"] = pb.GetNodesResponse(
+        nodes=[c.NodeInfo(name="n1"), c.NodeInfo(name="n2", base=c.NODE_BASE_DOWN)]
+    )
+    line = (
+        "JobId=7 EndTime=2026-11-30T09:58:55 CompletingTime=00:01:05 "
+        "Nodes(COMPLETING)=n[1,3] Nodes(DOWN)=n2 \n"
+    )
+    assert cli("scontrol", "completing") == (0, line, "")
+    assert list(peer.last("GetJobs").states) == [c.JOB_STATE_COMPLETING]
+    peer.answers["GetJobs"] = pb.GetJobsResponse()
+    assert cli("scontrol", "completing") == (0, "", "")
+
+
+def test_waiting_for_a_job(cli, peer):
+    seen = iter([c.JOB_STATE_PENDING, c.JOB_STATE_CONFIGURING, c.JOB_STATE_RUNNING, c.JOB_STATE_COMPLETED])
+    peer.answers["GetJobs"] = lambda request: pb.GetJobsResponse(
+        jobs=[c.JobInfo(job_id=39, state=next(seen))]
+    )
+    assert cli("scontrol", "wait_job", "39") == (0, "", "scontrol: Nodes are ready for job 39\n")
+    assert cli("scontrol", "wait_job", "39") == (1, "", "scontrol: Job 39 no longer running\n")
+    assert cli("scontrol", "wait_job", "x") == (1, "", "Invalid job_id x\n")
+    assert cli("scontrol", "wait_job") == (1, "", "too few arguments for keyword:wait_job\n")
+
+
+def test_a_token_from_scontrol(cli, tmp_path):
+    (tmp_path / "spur.conf").write_text('cluster_name = "alpha"\n[auth]\njwt_key = "' + "k" * 64 + '"\n')
+    env = {"SPUR_CONF": str(tmp_path / "spur.conf")}
+    found = cli("scontrol", "token", "username=root", "lifespan=60", env=env)
+    assert (found.code, found.err) == (0, "")
+    name, _, token = found.out.strip().partition("=")
+    assert name == "SLURM_JWT"
+    body = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
+    assert (body["sub"], body["exp"]) == ("root", NOW + 60)
+    for word in ("lifespan=x", "lifespan=0", "bogus=1"):
+        refused = cli("scontrol", "token", word, env=env)
+        assert (refused.code, refused.out) == (1, "")
+        assert word in refused.err
