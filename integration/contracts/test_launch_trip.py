@@ -195,6 +195,7 @@ SURVIVES: dict[str, Check | tuple[str, Check]] = {
         and env("CPU_BIND", "verbose,mask_cpu:0x4,0x8")(s)
         and (s.task_prolog.paths, s.task_epilog.paths) == (("/p", "/srun/before"), ("/srun/after", "/q"))
         and env("MPI_TYPE", "pmi2")(s)
+        and (s.mpi, s.mpi_size) == ("pmi2", 3)
         and [t.env["CUDA_VISIBLE_DEVICES"] for t in s.tasks] == ["0", "2"]
     ),
     "job_slice": lambda s: (s.job_cpus, s.job_memory_mb, s.job_cpu_ids) == (4, 80, (2, 3, 4, 5)),

@@ -343,7 +343,26 @@ def test_the_job_is_cancelled_by_somebody(cli, job, monkeypatch):
             255,
             "srun: unrecognized option '--bogus'\nTry \"srun --help\" for more information\n",
         ),
-        (["--mpi=pmix", "x"], {}, 255, "srun: error: --mpi=pmix is not supported by this release\n"),
+        (
+            ["--mpi=pmix", "x"],
+            {},
+            255,
+            "srun: error: --mpi=pmix is not supported by this release; "
+            "use --mpi=pmi2, or start the program by mpiexec\n",
+        ),
+        (
+            ["--mpi=lam", "x"],
+            {},
+            255,
+            "srun: error: Invalid MPI type 'lam', --mpi=list for acceptable types\n",
+        ),
+        (
+            ["--mpi=pmi2", "-N2", "x"],
+            {},
+            255,
+            "srun: error: --mpi=pmi2 works within one node in this release: use -N1, "
+            "or start the program by mpiexec\n",
+        ),
         (["--jobid=x", "true"], {}, 255, 'srun: error: Invalid numeric value "x" for --jobid.\n'),
         (["-r1", "true"], {}, 255, "srun: error: --relative is for steps inside an allocation\n"),
         (["-K2", "true"], {}, 255, "srun: error: Invalid --kill-on-bad-exit specification: 2; use 0 or 1\n"),
@@ -381,7 +400,7 @@ def test_launchers_flags_parse(cli, job):
 
 
 def test_mpi_list(cli, job):
-    assert cli("srun", "--mpi=list") == (0, "MPI plugin types are...\n\tnone\n", "")
+    assert cli("srun", "--mpi=list") == (0, "MPI plugin types are...\n\tnone\n\tpmi2\n", "")
 
 
 def test_version_is_what_launchers_parse(cli, job):

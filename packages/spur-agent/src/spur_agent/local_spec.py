@@ -144,6 +144,8 @@ def build(
         pty_cols=shape.pty_cols or _COLS,
         stdin_rank=_stdin_rank(shape),
         cpu_bind_verbose=plan.verbose,
+        mpi=shape.mpi,
+        mpi_size=(wire.step_tasks or wire.total_tasks) if shape.mpi else 0,
         epilog=epilog if wire.job_lifetime else HookSpec(),
         task_prolog=task_prolog,
         task_epilog=task_epilog,

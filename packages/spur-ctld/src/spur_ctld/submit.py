@@ -433,8 +433,8 @@ def step_shape(shape: pb.StepShape) -> bytes:
         bounds.bounded(path, field, bounds.TEXTS["work_dir"])
     for field in ("cpu_bind", "gpu_bind", "mpi"):
         bounds.bounded(getattr(shape, field), field, bounds.TEXTS["gres"])
-    if shape.mpi not in ("", "none"):
-        raise RequestError(f"mpi: {shape.mpi!r} is not supported by this release; leave it out, or use none")
+    if shape.mpi not in ("", "none", "pmi2"):
+        raise RequestError(f"mpi: {shape.mpi!r} is not supported by this release; use pmi2 or none")
     words = 0
     for command in shape.commands:
         words += len(command.argv) + len(command.ranks)

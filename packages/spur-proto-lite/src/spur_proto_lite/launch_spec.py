@@ -148,6 +148,10 @@ class LaunchSpec(Record):
     stdin_rank: int | None = None
     #: Tell what each task is bound to.
     cpu_bind_verbose: bool = False
+    #: "pmi2": the tasks get a PMI exchange; "" or "none": nothing.
+    mpi: str = ""
+    #: Tasks of the whole step, for `mpi`.
+    mpi_size: int = 0
 
     #: As root, after the attempt's end on this node (`job_lifetime` only).
     epilog: HookSpec = HookSpec()

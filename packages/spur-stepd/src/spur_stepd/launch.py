@@ -7,7 +7,7 @@ import os
 from spur_core.lean import namedtuple, signal
 from spur_core.linux import cgroup, cgroup_layout
 from spur_proto_lite import control, framing
-from spur_stepd import prepare, script, task, words
+from spur_stepd import pmi_server, prepare, script, task, words
 from spur_stepd.log import say
 from spur_stepd.prepare import StartFailure
 
@@ -85,11 +85,23 @@ def check(spec: LaunchSpec, privileges: Privileges) -> None:
         raise StartFailure(job, "a terminal needs an attached client (spool_output)")
     if spec.open_mode.lower() not in ("truncate", "append"):
         raise StartFailure(job, f"open mode {spec.open_mode!r} is neither truncate nor append")
+    if spec.mpi not in pmi_server.TYPES:
+        raise StartFailure(job, f"MPI type {spec.mpi!r} is not known here")
+    if spec.mpi == pmi_server.PMI2 and spec.mpi_size != len(spec.task_list()):
+        raise StartFailure(
+            job, "--mpi=pmi2 works within one node in this release: use -N1, or start the program by mpiexec"
+        )
     if problem := task.check_texts(spec):
         raise StartFailure(job, problem)
 
 
-def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachments: Attachments) -> Launched:
+def launch(
+    spec: LaunchSpec,
+    state: StatePaths,
+    privileges: Privileges,
+    attachments: Attachments,
+    pmi: pmi_server.Server,
+) -> Launched:
     """Groups, work directory, script, files, tasks; whatever was made is undone on a failure.
 
     Raises:
@@ -115,10 +127,14 @@ def launch(spec: LaunchSpec, state: StatePaths, privileges: Privileges, attachme
         )
         if directory.warning:
             warnings.append(directory.warning.strip())
-        tasks, gate, stderr = _fork_all(spec, plan, privileges, files, attachments)
+        if spec.mpi == pmi_server.PMI2:
+            pmi.open(tuple(one.rank for one in spec.task_list()), spec.rid)
+        tasks, gate, stderr = _fork_all(spec, plan, privileges, files, attachments, pmi)
+        pmi.forked()
         paths = ("", "", "") if spec.spool_output or not tasks else files.paths(spec.task_list()[0])
     except BaseException:
         attachments.abort()
+        pmi.close()
         _undo(groups, directory, spooled, privileges)
         raise
     finally:
@@ -189,6 +205,7 @@ def _fork_all(
     privileges: Privileges,
     files: prepare.TaskFiles,
     attachments: Attachments,
+    pmi: pmi_server.Server,
 ) -> tuple[tuple[Forked, ...], int, int]:
     """Fork every task: (tasks, write end of the gate, a copy of the first one's stderr or -1)."""
     gate = os.pipe2(os.O_CLOEXEC)
@@ -221,7 +238,8 @@ def _fork_all(
                 with privileges.root():
                     pgid = forked[0].pid if forked and not spec.pty else 0
                     fds = (source, out, err)
-                    pid, status = task.fork(spec, one, plan, privileges, fds, gate, pgid, leads)
+                    pmi_fd = pmi.fd_of(one.rank)
+                    pid, status = task.fork(spec, one, plan, privileges, fds, gate, pgid, leads, pmi_fd)
             finally:
                 for fd in {source, out, err} if spec.spool_output else {source}:
                     os.close(fd)

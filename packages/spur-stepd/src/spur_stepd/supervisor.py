@@ -26,7 +26,7 @@ from spur_proto_lite.journal import (
 )
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_stepd import actions as act
-from spur_stepd import describe, digest, ending, launch, spec_file, task_epilog, words
+from spur_stepd import describe, digest, ending, launch, pmi_server, spec_file, task_epilog, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
 from spur_stepd.execs import Execs
@@ -88,6 +88,7 @@ class Supervisor:
         self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges, self.timers)
         self.attachments.on_signal = self._deliver_for_client
         self.attachments.on_teardown = self._on_detached
+        self.pmi = pmi_server.Server(self.loop, self.timers, self._on_mpi_abort)
         self.requests = Requests(self)
         self.execs = Execs(self)
         self.launched: launch.Launched | None = None
@@ -237,6 +238,12 @@ class Supervisor:
             reached = terminal.signal(number)
         self._journal(SIGNALLED, {"signal": number, "count": reached, "path": "foreground"})
 
+    def _on_mpi_abort(self, rank: int, code: int, text: str) -> None:
+        """A rank has called for the end of all: as with Slurm, they are killed."""
+        self._tell_user(words.mpi_abort(self.spec.rid, self.spec.node, rank, code, text))
+        if self.machine.state in m.ALIVE:
+            self.deliver(signal.SIGKILL)
+
     def _on_detached(self, reason: str) -> None:
         self._carry_out(self.machine.teardown(reason, "terminal", 0.0, time.monotonic()))
 
@@ -279,7 +286,9 @@ class Supervisor:
     def _launch(self, _action: act.Action) -> list[act.Action]:
         try:
             faults.before("forked")
-            self.launched = launch.launch(self.spec, self.state_paths, self.privileges, self.attachments)
+            self.launched = launch.launch(
+                self.spec, self.state_paths, self.privileges, self.attachments, self.pmi
+            )
         except StartFailure as error:
             return self._fail(error.kind, str(error), error.errno)
         except OSError as error:
@@ -431,6 +440,7 @@ class Supervisor:
         if self.machine.state != m.STARTING:
             for ended in self.progress.newly_ended(time.time()):
                 self.attachments.task_ended(ended)
+                self.pmi.task_ended(ended.rank)
                 self._carry_out(self.machine.task_ended(ended.rank))
 
     def _deliver(self, action: act.Action) -> None:
@@ -532,6 +542,7 @@ class Supervisor:
         assert isinstance(action, act.Cleanup)
         left_groups = launch.clean(self.launched, self.privileges)
         self.oom.close()
+        self.pmi.close()
         if self.exit is None:
             return []
         self.cleaned = True

@@ -19,7 +19,7 @@ import termios
 
 from spur_core.lean import namedtuple
 from spur_core.linux import cgroup, clone, prctl
-from spur_stepd import detach, task_prolog, words
+from spur_stepd import detach, pmi_server, task_prolog, words
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -125,6 +125,7 @@ def fork(
     gate: tuple[int, int],
     pgid: int,
     leads: int = MEMBER,
+    pmi_fd: int = -1,
 ) -> tuple[int, int]:
     """Fork a task that waits at the gate.  To be called within a root section.
 
@@ -133,6 +134,7 @@ def fork(
         gate: (read end, write end) of the gate's pipe.
         pgid: its process group, 0 = one of its own.
         leads: MEMBER, SESSION or TERMINAL; the last two are in a process group of their own.
+        pmi_fd: its end of the step's PMI exchange, -1 = there is none.
 
     Returns:
         (pid, read end of its status pipe)
@@ -154,7 +156,7 @@ def fork(
         raise
     if pid == 0:
         try:
-            _be_task(spec, task, plan, privileges, fds, gate, status_write, pgid, leads, born_in)
+            _be_task(spec, task, plan, privileges, fds, gate, status_write, pgid, leads, born_in, pmi_fd)
         finally:
             os._exit(127)
     os.close(status_write)
@@ -177,6 +179,7 @@ def _be_task(
     pgid: int,
     leads: int,
     born_in: str,
+    pmi_fd: int,
 ) -> NoReturn:
     stage = 0
     try:
@@ -195,7 +198,7 @@ def _be_task(
         _set_limits(spec)
         bound = _bind(task)
         stage = 3
-        _place(fds, (gate[0], status))
+        _place(fds, (gate[0], status) if pmi_fd < 0 else (gate[0], status, pmi_fd))
         if leads == TERMINAL:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         stage = 4
@@ -214,8 +217,12 @@ def _be_task(
     if spec.cpu_bind_verbose:
         _tell_binding(spec, task, bound)
     env = environment(spec, task, os.getpid())
+    if pmi_fd >= 0:
+        pmi_server.give(env, spec.rid, task.rank, len(spec.task_list()), pmi_fd)
     if spec.task_prolog.paths and (code := task_prolog.run(spec.task_prolog, env)):
         os._exit(code)
+    if pmi_fd >= 0:
+        os.set_inheritable(pmi_fd, True)
     argv = task.argv or plan.argv
     number = _exec(argv, env)
     interpreter = "" if task.argv else plan.interpreter
@@ -297,7 +304,7 @@ def _at_most(value: int, most: int) -> int:
     return most if value == resource.RLIM_INFINITY else min(value, most)
 
 
-def _place(fds: tuple[int, int, int], keep: tuple[int, int]) -> None:
+def _place(fds: tuple[int, int, int], keep: tuple[int, ...]) -> None:
     """Make `fds` the descriptors 0, 1, 2 and close all others but `keep`, which close at the exec."""
     # Lifted out of the way first: one of them may be 0, 1 or 2 itself.
     lifted = [_above(fd) for fd in fds]

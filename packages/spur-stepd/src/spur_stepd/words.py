@@ -54,6 +54,15 @@ def oom_killed(rid: RuntimeId, count: int) -> str:
     )
 
 
+def mpi_abort(rid: RuntimeId, node: str, rank: int, code: int, text: str) -> str:
+    """The line for a step whose end a rank has called for."""
+    shown = " ".join(text.split())[:400]
+    return (
+        f"slurmstepd: error: mpi/pmi2: StepId={_step_id(rid)} on {node}: task {rank} aborted all tasks "
+        f"with exit code {code}{': ' + shown if shown else ''}\n"
+    )
+
+
 def no_work_dir(wanted: str, why: str, instead: str) -> str:
     """The line for a work directory that cannot be used."""
     return f"slurmstepd: error: couldn't chdir to `{wanted}': {why}: going to {instead} instead\n"

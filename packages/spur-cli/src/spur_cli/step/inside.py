@@ -7,6 +7,7 @@ from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context
 from spur_cli.options.engine import Parsed
 from spur_cli.printable import utf8
+from spur_cli.step import mpi
 from spur_cli.step.request import StepBuilder, defaults
 from spur_cli.step.setup import CODE, Setup, with_gpus_per_task
 from spur_cli.submit import layers
@@ -37,6 +38,8 @@ def run_step(ctx: Context, words: Parsed, below: layers.Values, job: str) -> int
     fields = StepBuilder(ctx, values, given, CODE).build()
     setup = Setup(ctx, values, given, words.operands, fields.get("num_tasks"))
     ctx = setup.ctx
+    if setup.step.get("mpi"):
+        mpi.on_one_node(ctx, fields, CODE)
     command = words.operands
     if setup.tasks is not None:
         fields["num_tasks"] = setup.tasks

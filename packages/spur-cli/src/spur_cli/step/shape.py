@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spur_cli.context import Context
+from spur_cli.step import mpi
 from spur_core.errors import GrammarError
 
 Fields = dict[str, Any]
@@ -35,6 +36,8 @@ def fields(ctx: Context, values: Values, code: int) -> Fields:
         if text:
             check_binding(ctx, option, text, words, lists, code)
             found[option.replace("-", "_")] = text
+    if kind := mpi.chosen(ctx, values.get("mpi"), code):
+        found["mpi"] = kind
     for option in ("task-prolog", "task-epilog"):
         name = values.get(option)
         if name:

@@ -14,7 +14,6 @@ from spur_core.errors import ConfigError
 if TYPE_CHECKING:
     from spur_cli.step.setup import Setup
 
-MPI_LIST = "MPI plugin types are...\n\tnone\n"
 #: Set to run a job of its own even inside an allocation.
 NEW_JOB = "SPUR_SRUN_NEW_JOB"
 _IMMEDIATE_TEXTS = ("Requested nodes are busy", "Immediate execution impossible")
@@ -34,7 +33,9 @@ def _run(ctx: Context) -> int:
     table = submit_table.table("R")
     words = layers.command_line(ctx, table, USAGE_CODE)
     if words.get("mpi") == "list":
-        ctx.out(MPI_LIST)
+        from spur_cli.step import mpi
+
+        ctx.out(mpi.LIST)
         return 0
     inside = ctx.env.get("SLURM_JOB_ID") or ctx.env.get("SPUR_JOB_ID")
     below = layers.variables(ctx, table, USAGE_CODE)
@@ -50,6 +51,7 @@ def _run(ctx: Context) -> int:
 
 
 def _own_job(ctx: Context, values: layers.Values, given: layers.Values, command: list[str]) -> int:
+    from spur_cli.step import mpi
     from spur_cli.step.setup import Setup, with_gpus_per_task
     from spur_cli.submit.request import Builder
 
@@ -58,6 +60,8 @@ def _own_job(ctx: Context, values: layers.Values, given: layers.Values, command:
             raise ctx.stop(f"--{name} is for steps inside an allocation", USAGE_CODE)
     fields = Builder(ctx, values).build()
     setup = Setup(ctx, values, given, command, _tasks(fields))
+    if setup.step.get("mpi"):
+        mpi.on_one_node(ctx, fields, USAGE_CODE)
     if "commands" in setup.step:
         fields["num_tasks"] = setup.tasks
     fields["argv"] = [os.fsencode(word) for word in setup.argv]

@@ -1,0 +1,179 @@
+"""The sockets through which the tasks of an MPI step reach `pmi.Exchange`, and what a task is given for it.
+
+Each task inherits one end of a pair, so that only the step's own processes can speak, each as its own rank.
+The other end is served from the supervisor's loop; nothing of it outlives the supervisor, and nothing
+outside the step reaches it.
+"""
+
+from __future__ import annotations
+
+import _socket
+import time
+
+from spur_core.lean import partial
+from spur_stepd import pmi
+from spur_stepd.log import say
+from spur_stepd.loop import READ, WRITE
+
+# Not from typing, which is heavy; checkers know the name.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spur_core.ids import RuntimeId
+    from spur_stepd.loop import Loop
+    from spur_stepd.timers import Timers
+
+#: Types of `--mpi` that a step can have; "" is none.
+PMI2 = "pmi2"
+TYPES = ("", "none", PMI2)
+#: Answers that a rank does not take; then its connection is closed.
+_MOST_WAITING = 4 << 20
+#: Seconds in which a rank that has called for the end may go by itself, with the code of its choice.
+ABORT_PAUSE = 1.0
+
+
+def name_of(rid: RuntimeId) -> str:
+    """The exchange's name for its programs."""
+    return f"{rid.job_id}.{rid.step_id}"
+
+
+def give(env: dict[bytes, bytes], rid: RuntimeId, rank: int, size: int, fd: int) -> None:
+    """A task's variables: what another launcher left behind goes, what this one gives comes."""
+    foreign = tuple(prefix.encode() for prefix in pmi.FOREIGN)
+    for name in [name for name in env if name.startswith(foreign)]:
+        del env[name]
+    own = {"FD": fd, "RANK": rank, "SIZE": size, "JOBID": name_of(rid), "SPAWNED": 0}
+    env.update((f"PMI_{name}".encode(), str(value).encode()) for name, value in own.items())
+
+
+class Server:
+    """Serves the ranks of one step.
+
+    Args:
+        on_abort: called with (rank, exit code, text) when a rank has called for the end of all.
+    """
+
+    def __init__(self, loop: Loop, timers: Timers, on_abort: Callable[[int, int, str], None]) -> None:
+        self._loop = loop
+        self._timers = timers
+        self._on_abort = on_abort
+        self._exchange: pmi.Exchange | None = None
+        self._sockets: dict[int, _socket.socket] = {}
+        self._theirs: dict[int, _socket.socket] = {}
+        self._waiting: dict[int, bytearray] = {}
+        self._aborting: tuple[int, int, str] | None = None
+
+    def open(self, ranks: tuple[int, ...], rid: RuntimeId) -> None:
+        """A pair for each rank.
+
+        Raises:
+            OSError: none can be had; those that were made are closed.
+        """
+        self._exchange = pmi.Exchange(ranks, name_of(rid))
+        try:
+            for rank in ranks:
+                ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+                self._sockets[rank], self._theirs[rank] = ours, theirs
+                ours.setblocking(False)
+                self._waiting[rank] = bytearray()
+        except OSError:
+            self.close()
+            raise
+
+    def fd_of(self, rank: int) -> int:
+        """The descriptor that the task of this rank is to inherit; -1 without an exchange."""
+        theirs = self._theirs.get(rank)
+        return -1 if theirs is None else theirs.fileno()
+
+    def forked(self) -> None:
+        """The tasks have theirs; the supervisor's copies are closed and the ranks are listened to."""
+        for theirs in self._theirs.values():
+            theirs.close()
+        self._theirs.clear()
+        for rank, ours in self._sockets.items():
+            self._loop.watch(ours.fileno(), READ, partial(self._on_ready, rank))
+
+    def task_ended(self, rank: int) -> None:
+        """A task is gone; if it was the one that had called for the end, there is nothing to wait for."""
+        if self._aborting is not None and self._aborting[0] == rank:
+            self._abort(0.0)
+
+    def close(self) -> None:
+        """End the exchange; a rank that still waits reads the end of file."""
+        for rank in list(self._sockets):
+            self._hang_up(rank)
+        for theirs in self._theirs.values():
+            theirs.close()
+        self._theirs.clear()
+        self._timers.cancel(self)
+
+    def _hang_up(self, rank: int) -> None:
+        ours = self._sockets.pop(rank, None)
+        if ours is not None:
+            self._loop.forget(ours.fileno())
+            ours.close()
+            self._waiting.pop(rank, None)
+
+    def _on_ready(self, rank: int, events: int) -> None:
+        ours = self._sockets.get(rank)
+        if ours is None:
+            return
+        if events & WRITE:
+            self._flush(rank)
+        if events & ~WRITE and rank in self._sockets:
+            self._read(rank, ours)
+
+    def _read(self, rank: int, ours: _socket.socket) -> None:
+        assert self._exchange is not None
+        try:
+            data = ours.recv(65_536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            if self._exchange.left(rank):
+                say("pmi_left", rank=rank)
+            self._hang_up(rank)
+            return
+        try:
+            outcome = self._exchange.heard(rank, data)
+        except pmi.Broken as error:
+            say("pmi_broken", rank=rank, error=error)
+            self._hang_up(rank)
+            return
+        for other, reply in outcome.replies:
+            self._send(other, reply)
+        if outcome.abort is not None and self._aborting is None:
+            self._aborting = (rank, *outcome.abort)
+            self._timers.at(self, time.monotonic() + ABORT_PAUSE, self._abort)
+
+    def _abort(self, _now: float) -> None:
+        assert self._aborting is not None
+        who, self._aborting = self._aborting, None
+        self._timers.cancel(self)
+        self._on_abort(*who)
+
+    def _send(self, rank: int, reply: bytes) -> None:
+        waiting = self._waiting.get(rank)
+        if waiting is None:
+            return
+        waiting += reply
+        if len(waiting) > _MOST_WAITING:
+            say("pmi_deaf", rank=rank)
+            self._hang_up(rank)
+            return
+        self._flush(rank)
+
+    def _flush(self, rank: int) -> None:
+        ours, waiting = self._sockets[rank], self._waiting[rank]
+        try:
+            while waiting:
+                del waiting[: ours.send(waiting)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._hang_up(rank)
+            return
+        self._loop.change(ours.fileno(), READ | WRITE if waiting else READ)
