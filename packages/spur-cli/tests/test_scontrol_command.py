@@ -279,7 +279,9 @@ def test_an_array_shows_what_waits_first(cli, cluster):
         (["resume"], "too few arguments for keyword:resume\n"),
         (["bogus"], "invalid keyword: bogus\n"),
         (["reboot", "n1"], "scontrol: error: reboot is not supported by this release\n"),
-        (["write", "batch_script", "1"], "scontrol: error: write is not supported by this release\n"),
+        (["write", "config"], "scontrol: error: write config is not supported by this release\n"),
+        (["write", "bogus"], "invalid write argument: bogus\n"),
+        (["write", "batch_script"], "too few arguments for keyword:write\n"),
         (["update"], None),
         (["update", "JobId=1"], "No changes specified\n"),
         (

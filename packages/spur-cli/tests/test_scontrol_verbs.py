@@ -1,4 +1,4 @@
-"""Verbs of scontrol that look, wait or sign: completing, wait_job, token."""
+"""Verbs of scontrol that look, wait or sign: completing, wait_job, write, token."""
 
 import base64
 import json
@@ -49,3 +49,34 @@ def test_a_token_from_scontrol(cli, tmp_path):
         refused = cli("scontrol", "token", word, env=env)
         assert (refused.code, refused.out) == (1, "")
         assert word in refused.err
+
+
+def test_the_script_of_a_job(cli, peer, tmp_path, missing_job):
+    script = b"#!/bin/sh\necho \xff\n"
+    jobs = {39: c.JobInfo(job_id=39, batch=True, script=script), 40: c.JobInfo(job_id=40, batch=True)}
+    jobs[41] = c.JobInfo(job_id=41)
+
+    def answer(request):
+        if request.jobs[0].job_id not in jobs:
+            raise missing_job()
+        return pb.GetJobsResponse(jobs=[jobs[request.jobs[0].job_id]])
+
+    peer.answers["GetJobs"] = answer
+    said = "batch script for job 39 written to slurm-39.sh\n"
+    assert cli("scontrol", "write", "batch_script", "39") == (0, said, "")
+    assert peer.last("GetJobs").script
+    assert (tmp_path / "slurm-39.sh").read_bytes() == script
+    assert cli("scontrol", "-Q", "write", "batch_script", "39", "copy") == (0, "", "")
+    assert (tmp_path / "copy").read_bytes() == script
+    jobs[39].script = b"#!/bin/sh\n"
+    assert cli("scontrol", "write", "batch", "39", "-") == (0, "#!/bin/sh\n", "")
+    for job, text in (
+        ("40", "Access/permission denied"),
+        ("41", "Job script not specified"),
+        ("42", "Invalid job id specified"),
+        ("x", "Invalid job id specified"),
+    ):
+        expected = (1, "", f"job script retrieval failed: {text}\n")
+        assert cli("scontrol", "write", "batch_script", job) == expected
+    unwritable = cli("scontrol", "write", "batch_script", "39", "no/such/file")
+    assert unwritable == (1, "", "failed to open file `no/such/file`: No such file or directory\n")

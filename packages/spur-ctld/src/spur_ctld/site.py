@@ -179,8 +179,10 @@ class Site:
 
     def may_see_user(self, user: str, uid: int | None = None) -> bool:
         """Whether the present caller sees all of that user's jobs."""
-        if self.settings.visibility == "full":
-            return True
+        return self.settings.visibility == "full" or self.acts_for(user, uid)
+
+    def acts_for(self, user: str, uid: int | None = None) -> bool:
+        """Whether the present caller is that user or an administrator."""
         identity: Identity = CALLER.get()
         if not identity.verified and self.rules.open_cluster:
             # Nobody can prove anything here, so hiding would hide nothing.

@@ -163,6 +163,18 @@ async def test_another_users_job(cluster):
     assert (await cluster.job(job)).comment == "secret"
 
 
+async def test_a_script_is_for_its_owner_and_administrators(clusters):
+    cluster = await clusters(controller='job_info_visibility = "full"')
+    job = await cluster.submit(script=b"#!/bin/sh\necho secret\n")
+    request = pb.GetJobsRequest(jobs=[pb.JobTarget(job_id=job)], script=True)
+    for user, seen in (("root", b"#!/bin/sh\necho secret\n"), ("nobody", b"")):
+        answer = await cluster.stub.GetJobs(request, metadata=cluster.user(user))
+        assert [one.script for one in answer.jobs] == [seen]
+    request.script = False
+    answer = await cluster.stub.GetJobs(request, metadata=cluster.user())
+    assert answer.jobs[0].script == b""
+
+
 async def test_only_administrators_change_nodes(cluster):
     await cluster.add_agent("n1")
     request = pb.UpdateNodeRequest(names="n1", state="DRAIN", reason="disk")

@@ -103,7 +103,7 @@ class TargetResult(_message.Message):
     def __init__(self, target: _Optional[_Union[JobTarget, _Mapping]] = ..., code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class GetJobsRequest(_message.Message):
-    __slots__ = ("jobs", "states", "users", "partitions", "accounts", "names", "nodes", "qos", "page_size", "page_token", "detail")
+    __slots__ = ("jobs", "states", "users", "partitions", "accounts", "names", "nodes", "qos", "page_size", "page_token", "detail", "script")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     USERS_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +115,7 @@ class GetJobsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobTarget]
     states: _containers.RepeatedScalarFieldContainer[_common_pb2.JobState]
     users: _containers.RepeatedScalarFieldContainer[str]
@@ -126,7 +127,8 @@ class GetJobsRequest(_message.Message):
     page_size: int
     page_token: str
     detail: bool
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., states: _Optional[_Iterable[_Union[_common_pb2.JobState, str]]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., detail: bool = ...) -> None: ...
+    script: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobTarget, _Mapping]]] = ..., states: _Optional[_Iterable[_Union[_common_pb2.JobState, str]]] = ..., users: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[str]] = ..., accounts: _Optional[_Iterable[str]] = ..., names: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[str]] = ..., qos: _Optional[_Iterable[str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., detail: bool = ..., script: bool = ...) -> None: ...
 
 class GetJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token", "server_time")

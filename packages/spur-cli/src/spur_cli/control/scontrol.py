@@ -12,13 +12,13 @@ from spur_core.errors import ConfigError
 #: Keywords that act in this release.
 KEYWORDS = (
     "all completing create delete details exit help hide hold oneliner ping quiet quit release requeue"
-    " requeuehold show uhold resume suspend takeover token update verbose version wait_job"
+    " requeuehold show uhold resume suspend takeover token update verbose version wait_job write"
 )
 #: Keywords of Slurm that come later, refused by name.
 LATER = (
     "abort callerid cancel_reboot cluster errnumstr fsdampeningfactor getent gethost"
     " listpids notify pidinfo power reboot reconfigure schedloglevel setdebug setdebugflags shutdown"
-    " top write"
+    " top"
 )
 
 
@@ -131,11 +131,13 @@ class Session:
             from spur_cli.control.takeover import takeover
 
             return takeover(ctx, self.connect(), rest)
-        if keyword in ("completing", "wait_job", "token"):
+        if keyword in ("completing", "wait_job", "token", "write"):
             from spur_cli.control import verbs
 
             if keyword == "token":
                 return verbs.token(ctx, rest)
+            if keyword == "write":
+                return verbs.write(ctx, self.connect, rest, quiet=self.options.has("quiet"))
             if keyword == "wait_job":
                 return verbs.wait_job(ctx, self.connect, rest)
             return verbs.completing(ctx, self.connect, rest, self.style)

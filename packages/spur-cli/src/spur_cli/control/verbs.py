@@ -1,10 +1,10 @@
-"""completing, wait_job and token of scontrol."""
+"""completing, wait_job, write and token of scontrol."""
 
 import time
 from typing import TYPE_CHECKING
 
 from spur_cli.cli_errors import CallFailed, is_no_such_job
-from spur_cli.context import Context, Stop
+from spur_cli.context import Context, Stop, write_all
 from spur_cli.control.layout import Style
 from spur_cli.control.show import Connect
 
@@ -82,6 +82,53 @@ def wait_job(ctx: Context, connect: Connect, words: list[str]) -> int:
             ctx.info(f"Job {words[0]} no longer running")
             return 1
         time.sleep(LOOK_SECS)
+
+
+def write(ctx: Context, connect: Connect, words: list[str], *, quiet: bool) -> int:
+    """`write batch_script JOB [FILE]`: to `slurm-JOB.sh`, or to standard output for `-`."""
+    from spur_cli.queue import select
+    from spur_proto import controller_pb2 as pb
+
+    if not words:
+        raise Stop(1, "too few arguments for keyword:write")
+    what = words[0].lower().replace("_", "")
+    if what and "config".startswith(what):
+        raise ctx.stop(f"write {words[0]} is not supported by this release")
+    if not what or not "batchscript".startswith(what):
+        raise Stop(1, f"invalid write argument: {words[0]}")
+    if len(words) == 1:
+        raise Stop(1, "too few arguments for keyword:write")
+    _no_more(ctx, "write", words, 3)
+    try:
+        refs = select.parse_refs(words[1:2])
+    except ValueError:
+        refs = []
+    if len(refs) != 1 or refs[0].step is not None:
+        raise Stop(1, "job script retrieval failed: Invalid job id specified")
+    try:
+        request = pb.GetJobsRequest(jobs=[select.target(refs[0])], script=True, page_size=1)
+        jobs = connect().call("GetJobs", request, pb.GetJobsResponse).jobs
+    except CallFailed as failure:
+        raise Stop(1, f"job script retrieval failed: {failure.text}") from None
+    if not jobs:
+        raise Stop(1, "job script retrieval failed: Invalid job id specified")
+    job = jobs[0]
+    if not job.script:
+        # The controller gives it to its owner and administrators; a batch job without one there is not.
+        why = "Access/permission denied" if job.batch else "Job script not specified"
+        raise Stop(1, f"job script retrieval failed: {why}")
+    name = words[2] if len(words) == 3 else f"slurm-{job.job_id}.sh"
+    if name == "-":
+        write_all(ctx.stdout, job.script)
+        return 0
+    try:
+        with open(ctx.path(name), "wb") as file:
+            file.write(job.script)
+    except OSError as error:
+        raise Stop(1, f"failed to open file `{name}`: {error.strerror}") from None
+    if not quiet:
+        ctx.out(f"batch script for job {job.job_id} written to {name}\n")
+    return 0
 
 
 def token(ctx: Context, words: list[str]) -> int:

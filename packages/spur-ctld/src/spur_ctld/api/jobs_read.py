@@ -63,7 +63,7 @@ class JobsRead:
             if len(rows) == most or size > PAGE_BYTES:
                 tail.next_page_token = str(last)
                 break
-            row = self._row(job, now, detail=request.detail)
+            row = self._row(job, now, detail=request.detail, script=request.script)
             if row:
                 rows.append(row)
                 size += len(row)
@@ -72,10 +72,12 @@ class JobsRead:
         rows.append(tail.SerializeToString())
         return b"".join(rows)
 
-    def _row(self, job: Job, now: float, *, detail: bool) -> bytes:
+    def _row(self, job: Job, now: float, *, detail: bool, script: bool) -> bytes:
         """One encoded entry; empty when the caller must not see the job."""
-        if detail or job.request.dependency:
+        if detail or script or job.request.dependency:
             message = self.shown(job, now, detail=detail)
+            if message is not None and script and self.site.acts_for(job.request.user, job.request.uid):
+                message.script = job.request.script
             return framed(message.SerializeToString()) if message is not None else b""
         visible = self.site.may_see(job)
         if not visible and self.site.settings.visibility == "owner_only":
