@@ -47,6 +47,7 @@ OWN = {
     "restart": "spur_cli.cluster.restart",
     "demo": "spur_cli.cluster.demo",
     "exec": "spur_cli.step.exec_command",
+    "explain": "spur_cli.control.explain",
     "token": "spur_cli.keys",
     "keygen": "spur_cli.keys",
     "simulate": "spur_cli.simulate",
@@ -59,7 +60,7 @@ Usage: spur <verb> [arguments]
 
 Jobs:      submit (sbatch)   run (srun)        alloc (salloc)   queue (squeue)
            cancel (scancel)  history (sacct)   nodes (sinfo)    show, control (scontrol)
-           attach (sattach)  exec JOB COMMAND
+           attach (sattach)  exec JOB COMMAND  explain JOB
 Cluster:   up, down, restart and demo: a cluster on this machine
            simulate TRACE: replay a recorded workload with the scheduler
 Keys:      keygen [FILE]     token user|node
