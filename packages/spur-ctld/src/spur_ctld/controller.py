@@ -122,7 +122,8 @@ class Controller:
         ways = None
         if self._forwarder is not None:
             ways = Ways(self.router, self._forwarder, self.node.read_barrier, self._age)
-        self._gate = Gate(gate_rules, clock, ways)
+        self._gate = Gate(gate_rules, clock, ways, self.site.tally)
+        self.ledger.subscribe(self.site.tally.on_events)
         self.leadership = Leadership(self.site, self._make_office, self.node.step_aside, alone=self._alone)
         self.leadership.on_change(self._office_changed)
         self._history: accounting_link.History | None = None

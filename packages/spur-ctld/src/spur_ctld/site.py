@@ -23,6 +23,7 @@ from spur_ctld.scheduling.priorities import Priorities
 from spur_ctld.settings import ShellSettings
 from spur_ctld.state.ops import AnyOp, OpResult, Who
 from spur_ctld.state.records import Job
+from spur_ctld.tally import Tally
 from spur_ctld.users import UserDirectory, UserRecord
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class Site:
     #: Of the present term of leadership; None while another controller leads, or none.
     office: "Office | None" = None
     stopping: bool = False
+    #: What is counted here.
+    tally: Tally = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.clock)
 
     @property
     def _open(self) -> "Office":

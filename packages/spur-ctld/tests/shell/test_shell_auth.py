@@ -51,6 +51,7 @@ USER_CALLS = [
     ("ListReservations", pb.ListReservationsRequest()),
     ("GetLicenses", pb.GetLicensesRequest()),
     ("GetTopology", pb.GetTopologyRequest()),
+    ("GetStatistics", pb.GetStatisticsRequest()),
 ]
 NODE_CALLS = [
     ("RegisterAgent", pb.RegisterAgentRequest(node="n1", cpus=1, port=1)),

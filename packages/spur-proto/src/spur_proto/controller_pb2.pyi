@@ -1159,3 +1159,61 @@ class DeletePartitionRequest(_message.Message):
 class DeletePartitionResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class GetStatisticsRequest(_message.Message):
+    __slots__ = ("reset",)
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    reset: bool
+    def __init__(self, reset: bool = ...) -> None: ...
+
+class GetStatisticsResponse(_message.Message):
+    __slots__ = ("at", "since", "calls_open", "agent_calls_open", "accounting_queue", "jobs_submitted", "jobs_started", "jobs_completed", "jobs_canceled", "jobs_failed", "jobs_pending", "jobs_running", "clock_micros", "scheduler", "by_method", "by_user")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    CALLS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    AGENT_CALLS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTING_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    JOBS_SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_STARTED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_COMPLETED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_CANCELED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    JOBS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    JOBS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MICROS_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULER_FIELD_NUMBER: _ClassVar[int]
+    BY_METHOD_FIELD_NUMBER: _ClassVar[int]
+    BY_USER_FIELD_NUMBER: _ClassVar[int]
+    at: float
+    since: float
+    calls_open: int
+    agent_calls_open: int
+    accounting_queue: int
+    jobs_submitted: int
+    jobs_started: int
+    jobs_completed: int
+    jobs_canceled: int
+    jobs_failed: int
+    jobs_pending: int
+    jobs_running: int
+    clock_micros: int
+    scheduler: SchedulerFigures
+    by_method: _containers.RepeatedCompositeFieldContainer[CallCount]
+    by_user: _containers.RepeatedCompositeFieldContainer[CallCount]
+    def __init__(self, at: _Optional[float] = ..., since: _Optional[float] = ..., calls_open: _Optional[int] = ..., agent_calls_open: _Optional[int] = ..., accounting_queue: _Optional[int] = ..., jobs_submitted: _Optional[int] = ..., jobs_started: _Optional[int] = ..., jobs_completed: _Optional[int] = ..., jobs_canceled: _Optional[int] = ..., jobs_failed: _Optional[int] = ..., jobs_pending: _Optional[int] = ..., jobs_running: _Optional[int] = ..., clock_micros: _Optional[int] = ..., scheduler: _Optional[_Union[SchedulerFigures, _Mapping]] = ..., by_method: _Optional[_Iterable[_Union[CallCount, _Mapping]]] = ..., by_user: _Optional[_Iterable[_Union[CallCount, _Mapping]]] = ...) -> None: ...
+
+class CallCount(_message.Message):
+    __slots__ = ("name", "uid", "count", "total_secs", "most_secs", "last_secs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_SECS_FIELD_NUMBER: _ClassVar[int]
+    MOST_SECS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SECS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: int
+    count: int
+    total_secs: float
+    most_secs: float
+    last_secs: float
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[int] = ..., count: _Optional[int] = ..., total_secs: _Optional[float] = ..., most_secs: _Optional[float] = ..., last_secs: _Optional[float] = ...) -> None: ...

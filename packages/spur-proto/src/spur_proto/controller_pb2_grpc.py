@@ -181,6 +181,11 @@ class SlurmControllerStub(object):
                 request_serializer=spur__proto_dot_controller__pb2.TakeoverRequest.SerializeToString,
                 response_deserializer=spur__proto_dot_controller__pb2.TakeoverResponse.FromString,
                 _registered_method=True)
+        self.GetStatistics = channel.unary_unary(
+                '/slurm.SlurmController/GetStatistics',
+                request_serializer=spur__proto_dot_controller__pb2.GetStatisticsRequest.SerializeToString,
+                response_deserializer=spur__proto_dot_controller__pb2.GetStatisticsResponse.FromString,
+                _registered_method=True)
         self.RegisterAgent = channel.unary_unary(
                 '/slurm.SlurmController/RegisterAgent',
                 request_serializer=spur__proto_dot_controller__pb2.RegisterAgentRequest.SerializeToString,
@@ -407,6 +412,13 @@ class SlurmControllerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStatistics(self, request, context):
+        """What the leader counted since it started, or since the counts were reset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RegisterAgent(self, request, context):
         """Agents.
         """
@@ -594,6 +606,11 @@ def add_SlurmControllerServicer_to_server(servicer, server):
                     servicer.Takeover,
                     request_deserializer=spur__proto_dot_controller__pb2.TakeoverRequest.FromString,
                     response_serializer=spur__proto_dot_controller__pb2.TakeoverResponse.SerializeToString,
+            ),
+            'GetStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatistics,
+                    request_deserializer=spur__proto_dot_controller__pb2.GetStatisticsRequest.FromString,
+                    response_serializer=spur__proto_dot_controller__pb2.GetStatisticsResponse.SerializeToString,
             ),
             'RegisterAgent': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterAgent,
@@ -1411,6 +1428,33 @@ class SlurmController(object):
             '/slurm.SlurmController/Takeover',
             spur__proto_dot_controller__pb2.TakeoverRequest.SerializeToString,
             spur__proto_dot_controller__pb2.TakeoverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/slurm.SlurmController/GetStatistics',
+            spur__proto_dot_controller__pb2.GetStatisticsRequest.SerializeToString,
+            spur__proto_dot_controller__pb2.GetStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

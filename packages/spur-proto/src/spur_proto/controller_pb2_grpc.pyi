@@ -42,6 +42,7 @@ class SlurmControllerStub:
     GetPriorities: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetPrioritiesRequest, controller_pb2.GetPrioritiesResponse]
     Ping: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]
     Takeover: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]
+    GetStatistics: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.GetStatisticsRequest, controller_pb2.GetStatisticsResponse]
     RegisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]
     Heartbeat: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]
     DeregisterAgent: grpc.aio.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]
@@ -80,6 +81,7 @@ class SlurmControllerBlockingStub(SlurmControllerStub):
     GetPriorities: grpc.UnaryUnaryMultiCallable[controller_pb2.GetPrioritiesRequest, controller_pb2.GetPrioritiesResponse]  # type: ignore[assignment]
     Ping: grpc.UnaryUnaryMultiCallable[controller_pb2.PingRequest, controller_pb2.PingResponse]  # type: ignore[assignment]
     Takeover: grpc.UnaryUnaryMultiCallable[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]  # type: ignore[assignment]
+    GetStatistics: grpc.UnaryUnaryMultiCallable[controller_pb2.GetStatisticsRequest, controller_pb2.GetStatisticsResponse]  # type: ignore[assignment]
     RegisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]  # type: ignore[assignment]
     Heartbeat: grpc.UnaryUnaryMultiCallable[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]  # type: ignore[assignment]
     DeregisterAgent: grpc.UnaryUnaryMultiCallable[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]  # type: ignore[assignment]
@@ -117,6 +119,7 @@ class SlurmControllerServicer:
     def GetPriorities(self, request: controller_pb2.GetPrioritiesRequest, context: grpc.aio.ServicerContext[controller_pb2.GetPrioritiesRequest, controller_pb2.GetPrioritiesResponse]) -> Awaitable[controller_pb2.GetPrioritiesResponse]: ...
     def Ping(self, request: controller_pb2.PingRequest, context: grpc.aio.ServicerContext[controller_pb2.PingRequest, controller_pb2.PingResponse]) -> Awaitable[controller_pb2.PingResponse]: ...
     def Takeover(self, request: controller_pb2.TakeoverRequest, context: grpc.aio.ServicerContext[controller_pb2.TakeoverRequest, controller_pb2.TakeoverResponse]) -> Awaitable[controller_pb2.TakeoverResponse]: ...
+    def GetStatistics(self, request: controller_pb2.GetStatisticsRequest, context: grpc.aio.ServicerContext[controller_pb2.GetStatisticsRequest, controller_pb2.GetStatisticsResponse]) -> Awaitable[controller_pb2.GetStatisticsResponse]: ...
     def RegisterAgent(self, request: controller_pb2.RegisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.RegisterAgentRequest, controller_pb2.RegisterAgentResponse]) -> Awaitable[controller_pb2.RegisterAgentResponse]: ...
     def Heartbeat(self, request: controller_pb2.HeartbeatRequest, context: grpc.aio.ServicerContext[controller_pb2.HeartbeatRequest, controller_pb2.HeartbeatResponse]) -> Awaitable[controller_pb2.HeartbeatResponse]: ...
     def DeregisterAgent(self, request: controller_pb2.DeregisterAgentRequest, context: grpc.aio.ServicerContext[controller_pb2.DeregisterAgentRequest, controller_pb2.DeregisterAgentResponse]) -> Awaitable[controller_pb2.DeregisterAgentResponse]: ...

@@ -59,6 +59,7 @@ KINDS: Final[dict[str, frozenset[str]]] = {
     "/slurm.SlurmController/GetLicenses": _USERS,
     "/slurm.SlurmController/Ping": _BOTH,
     "/slurm.SlurmController/Takeover": _USERS,
+    "/slurm.SlurmController/GetStatistics": _USERS,
     "/slurm.SlurmController/DrainNode": _BOTH,
     "/slurm.SlurmController/RegisterAgent": _BOTH,
     "/slurm.SlurmController/Heartbeat": _NODES,

@@ -27,6 +27,7 @@ from spur_ctld.api.forward import (
 )
 from spur_ctld.api.routing import LEADER_KEY, LEADER_WAIT_SECS, ROUTES, NoLeader, Route, Router
 from spur_ctld.replication.errors import NotLeader, Overloaded, Unknown
+from spur_ctld.tally import Tally
 
 #: A checked credential is taken again without a second check for this many seconds.
 REMEMBER_SECS: Final = 5.0
@@ -106,14 +107,20 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         rules: the `[auth]` settings.
         clock: seconds since the epoch.
         ways: to the other controllers; None = there are none, so every call is answered here.
+        tally: counts the calls.
     """
 
     def __init__(
-        self, rules: GateRules, clock: Callable[[], float] = time.time, ways: Ways | None = None
+        self,
+        rules: GateRules,
+        clock: Callable[[], float] = time.time,
+        ways: Ways | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._rules = rules
         self._clock = clock
         self._ways = ways
+        self._tally = tally or Tally(clock)
         self._handlers: dict[str, Any] = {}
         self._held = Counter[str]()
         self._streams = 0
@@ -157,15 +164,26 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
         raise NotImplementedError(f"{method}: calls with a request stream are not guarded yet")
 
     def _unary(self, method: str, behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+        name = method.rpartition("/")[2]
+        tally = self._tally
+
         async def run(request: Any, context: Any) -> Any:
+            began = time.perf_counter()
+            tally.open += 1
+            caller = None
             try:
-                self._enter(method, context)
+                caller = self._enter(method, context)
                 _require_whole(method, request)
                 return await behaviour(request, context)
             except aio.AbortError:
                 raise
             except Exception as error:
                 return await self._abort(context, error, method)
+            finally:
+                tally.open -= 1
+                user = caller.name if caller is not None and caller.kind == USER else ""
+                uid = caller.uid if caller is not None else None
+                tally.called(name, user, uid, time.perf_counter() - began)
 
         return run
 
@@ -280,20 +298,22 @@ class Gate(aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in the s
             return False
         return True
 
-    def _enter(self, method: str, context: Any) -> None:
+    def _enter(self, method: str, context: Any) -> Identity:
         """Put in place who calls, from where and with which request id, or raise."""
         told: dict[str, Any] = dict(context.invocation_metadata() or ())
         peer: str = context.peer()
         passed_on = told.get(FORWARDED_KEY)
         if passed_on is not None and self._vouched(passed_on, told):
             peer = told[PEER_KEY]
-        CALLER.set(self._identity(method, told.get("authorization"), told.get(USER_KEY), peer))
+        caller = self._identity(method, told.get("authorization"), told.get(USER_KEY), peer)
+        CALLER.set(caller)
         PEER.set(peer)
         FORWARDED.set(passed_on is not None)
         request_id = told.get(REQUEST_KEY, "")
         if len(request_id) > _MOST_REQUEST_ID:
             raise RequestError(f"{REQUEST_KEY}: more than {_MOST_REQUEST_ID} characters")
         REQUEST.set(f"{method.rpartition('/')[2]}:{request_id}" if request_id else "")
+        return caller
 
     def _vouched(self, seal: str, told: dict[str, Any]) -> bool:
         """Whether another controller says where the call came from."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from spur_core.errors import AccessDenied, NoSuchJob, RequestError, SpurError
+from spur_core.grammar.array import IndexSet
 from spur_core.ids import RuntimeId
 from spur_core.states import ACTIVE_STATES, TERMINAL_STATES, JobState
 from spur_ctld import submit
@@ -78,6 +79,7 @@ class JobsWrite:
             trial.require_now(site, resolved.op, now)
         result = await site.ledger.commit(resolved.op)
         assert isinstance(result, ops.SubmitResult)
+        site.tally.submitted += len(IndexSet(resolved.op.array)) or 1
         log.info("job_submitted job=%d user=%s", result.job_id, record.name)
         return pb.SubmitJobResponse(job_id=result.job_id, warnings=resolved.warnings)
 

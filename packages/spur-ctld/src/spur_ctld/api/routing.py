@@ -27,6 +27,8 @@ ROUTES: Final[dict[str, Route]] = {
     _C + "Ping": Route.LOCAL,
     # Its default target is the controller that is asked.
     _C + "Takeover": Route.LOCAL,
+    # Calls and jobs are counted where they are carried out.
+    _C + "GetStatistics": Route.LEADER,
     _C + "GetJobs": Route.READ,
     _C + "GetJobSteps": Route.READ,
     # Loads and free memory are the leader's memory.

@@ -6,7 +6,7 @@ from typing import Any
 
 from spur_ctld.api.agent_calls import AgentCalls
 from spur_ctld.api.cluster_info import ClusterInfo
-from spur_ctld.api.controllers import Controllers, Group
+from spur_ctld.api.controllers import Group
 from spur_ctld.api.job_rows import JobRows
 from spur_ctld.api.jobs_read import JobsRead
 from spur_ctld.api.jobs_write import JobsWrite
@@ -14,6 +14,7 @@ from spur_ctld.api.nodes import Nodes
 from spur_ctld.api.partitions import Partitions
 from spur_ctld.api.priorities import PrioritiesRead
 from spur_ctld.api.reservations import Reservations
+from spur_ctld.api.statistics import Statistics
 from spur_ctld.api.steps_read import StepsRead
 from spur_ctld.api.steps_write import StepsWrite
 from spur_ctld.api.topology import NetworkShape
@@ -32,7 +33,7 @@ class ControllerService(
     Reservations,
     ClusterInfo,
     NetworkShape,
-    Controllers,
+    Statistics,
     AgentCalls,
     controller_pb2_grpc.SlurmControllerServicer,
 ):

@@ -153,6 +153,8 @@ class AgentPool:
         self._channels: dict[str, Any] = {}
         self._stubs: dict[str, agent_pb2_grpc.SlurmAgentStub] = {}
         self._over = False
+        #: Calls under way.
+        self.calling = 0
 
     def _stub(self, address: str) -> agent_pb2_grpc.SlurmAgentStub:
         stub = self._stubs.get(address)
@@ -186,6 +188,7 @@ class AgentPool:
             raise NotLeader
         if not address:
             raise Unreachable("the node has no address: its agent never registered")
+        self.calling += 1
         try:
             method = getattr(self._stub(address), name)
             return await method(request, timeout=timeout, metadata=self._credentials.metadata())
@@ -197,6 +200,8 @@ class AgentPool:
             if error.code() is grpc.StatusCode.UNAVAILABLE and _answered(error):
                 raise AgentBusy(text) from None
             raise (AgentUnreached if _UNSENT in text else Unreachable)(text) from None
+        finally:
+            self.calling -= 1
 
     async def launch(self, address: str, node: str, spec: pb.LaunchSpec) -> Launched:
         """Start a node's part of an attempt; a repeat of the same spec is absorbed by the agent."""
