@@ -387,7 +387,7 @@ class PingResponse(_message.Message):
     def __init__(self, hostname: _Optional[str] = ..., server_time: _Optional[float] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., role: _Optional[str] = ..., member_id: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., members: _Optional[_Iterable[_Union[ControllerInfo, _Mapping]]] = ..., applied: _Optional[int] = ..., leader_silent_secs: _Optional[float] = ..., alarms: _Optional[_Iterable[str]] = ..., command_version: _Optional[int] = ..., scheduler: _Optional[_Union[SchedulerFigures, _Mapping]] = ...) -> None: ...
 
 class SchedulerFigures(_message.Message):
-    __slots__ = ("cycles", "last_secs", "most_secs", "total_secs", "last_at", "last_depth", "total_depth", "queue", "backfill_cycles", "backfill_last_secs", "backfill_most_secs", "backfill_total_secs", "backfill_last_at", "backfill_last_depth", "backfill_total_depth", "started", "first_at")
+    __slots__ = ("cycles", "last_secs", "most_secs", "total_secs", "last_at", "last_depth", "total_depth", "queue", "backfill_cycles", "backfill_last_secs", "backfill_most_secs", "backfill_total_secs", "backfill_last_at", "backfill_last_depth", "backfill_total_depth", "started", "first_at", "backfilled", "backfilled_ever", "whole", "total_queue", "last_planned", "total_planned")
     CYCLES_FIELD_NUMBER: _ClassVar[int]
     LAST_SECS_FIELD_NUMBER: _ClassVar[int]
     MOST_SECS_FIELD_NUMBER: _ClassVar[int]
@@ -405,6 +405,12 @@ class SchedulerFigures(_message.Message):
     BACKFILL_TOTAL_DEPTH_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     FIRST_AT_FIELD_NUMBER: _ClassVar[int]
+    BACKFILLED_FIELD_NUMBER: _ClassVar[int]
+    BACKFILLED_EVER_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    LAST_PLANNED_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_PLANNED_FIELD_NUMBER: _ClassVar[int]
     cycles: int
     last_secs: float
     most_secs: float
@@ -422,7 +428,13 @@ class SchedulerFigures(_message.Message):
     backfill_total_depth: int
     started: int
     first_at: float
-    def __init__(self, cycles: _Optional[int] = ..., last_secs: _Optional[float] = ..., most_secs: _Optional[float] = ..., total_secs: _Optional[float] = ..., last_at: _Optional[float] = ..., last_depth: _Optional[int] = ..., total_depth: _Optional[int] = ..., queue: _Optional[int] = ..., backfill_cycles: _Optional[int] = ..., backfill_last_secs: _Optional[float] = ..., backfill_most_secs: _Optional[float] = ..., backfill_total_secs: _Optional[float] = ..., backfill_last_at: _Optional[float] = ..., backfill_last_depth: _Optional[int] = ..., backfill_total_depth: _Optional[int] = ..., started: _Optional[int] = ..., first_at: _Optional[float] = ...) -> None: ...
+    backfilled: int
+    backfilled_ever: int
+    whole: int
+    total_queue: int
+    last_planned: int
+    total_planned: int
+    def __init__(self, cycles: _Optional[int] = ..., last_secs: _Optional[float] = ..., most_secs: _Optional[float] = ..., total_secs: _Optional[float] = ..., last_at: _Optional[float] = ..., last_depth: _Optional[int] = ..., total_depth: _Optional[int] = ..., queue: _Optional[int] = ..., backfill_cycles: _Optional[int] = ..., backfill_last_secs: _Optional[float] = ..., backfill_most_secs: _Optional[float] = ..., backfill_total_secs: _Optional[float] = ..., backfill_last_at: _Optional[float] = ..., backfill_last_depth: _Optional[int] = ..., backfill_total_depth: _Optional[int] = ..., started: _Optional[int] = ..., first_at: _Optional[float] = ..., backfilled: _Optional[int] = ..., backfilled_ever: _Optional[int] = ..., whole: _Optional[int] = ..., total_queue: _Optional[int] = ..., last_planned: _Optional[int] = ..., total_planned: _Optional[int] = ...) -> None: ...
 
 class ControllerInfo(_message.Message):
     __slots__ = ("id", "address", "client_address", "leader", "reachable", "match", "command_version", "version")

@@ -1,4 +1,4 @@
-"""sdiag: what the controllers say of themselves.  Only what is really counted is shown."""
+"""sdiag: what the controllers say of themselves.  Slurm's labels, and who leads."""
 
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,13 @@ from spur_cli.options.engine import OPTIONAL, Option, Table
 from spur_cli.options.front import cluster_option, common, open_options
 from spur_cli.transport import Transport
 from spur_core.errors import ConfigError
-from spur_core.states import JobState
 
 if TYPE_CHECKING:
     from spur_proto import controller_pb2
 
 STARS = "*" * 55
+#: Options that sort the calls.
+SORTS = ("sort-by-id", "sort-by-time", "sort-by-time2")
 
 
 def table() -> Table:
@@ -23,10 +24,10 @@ def table() -> Table:
     return Table(
         [
             Option("all", "a", idle="all that is counted is always shown"),
-            Option("reset", "r", refuse="*"),
-            Option("sort-by-id", "i", refuse="*"),
-            Option("sort-by-time", "t", refuse="*"),
-            Option("sort-by-time2", "T", refuse="*"),
+            Option("reset", "r", help="begin to count anew"),
+            Option("sort-by-id", "i", help="calls by their number, users by uid"),
+            Option("sort-by-time", "t", help="those first that took most time in all"),
+            Option("sort-by-time2", "T", help="those first that take most time each"),
             Option("no-trunc", "", idle="nothing is cut"),
             Option("json", "", OPTIONAL, refuse="*"),
             Option("yaml", "", OPTIONAL, refuse="*"),
@@ -47,6 +48,10 @@ def run(ctx: Context) -> int:
     try:
         transport = Transport(ctx, options.get("controller"))
         cluster_name(ctx, transport, options.get("clusters"))
+        if options.has("reset"):
+            _ask(transport, reset=True)
+            ctx.out("Reset scheduling statistics\n")
+            return 0
         group = gather(transport)
     except ConfigError as error:
         raise ctx.fatal(error.text) from None
@@ -54,72 +59,50 @@ def run(ctx: Context) -> int:
         raise Stop(1, f"slurm_get_statistics: {failure.text}") from None
     if group.told is None:
         raise Stop(1, f"slurm_get_statistics: {CONNECT_FAILURE}")
-    lines = [*_head(ctx), *_controllers(group, group.told)]
-    ctx.out("".join(f"{line}\n" for line in lines))
+    order = next((name for name in SORTS if options.has(name)), "")
     try:
-        counts = _counts(transport)
-    except CallFailed as failure:  # of a group without a leader the above is what somebody needs to see
+        told = _ask(transport)
+    except CallFailed as failure:  # of a group without a leader the rest is what somebody needs to see
+        lines = [*head(ctx.clock(), None), *_controllers(group, group.told)]
+        ctx.out("".join(f"{line}\n" for line in lines))
         raise Stop(1, f"slurm_get_statistics: {failure.text}") from None
-    ctx.out("".join(f"{line}\n" for line in ("", *counts)))
-    if group.told.HasField("scheduler"):
-        ctx.out("".join(f"{line}\n" for line in _scheduler(group.told)))
+    ctx.out(report(ctx.clock(), told, order) + "".join(f"{line}\n" for line in _group(group, group.told)))
     return 0
 
 
-def _head(ctx: Context) -> list[str]:
-    now = ctx.clock()
-    when = formats.date_line(now).strip()
-    return [STARS, f"sdiag output at {when} ({int(now)})", STARS]
+def _ask(transport: Transport, *, reset: bool = False) -> "controller_pb2.GetStatisticsResponse":
+    from spur_proto import controller_pb2 as pb
+
+    return transport.call("GetStatistics", pb.GetStatisticsRequest(reset=reset), pb.GetStatisticsResponse)
 
 
-def _counts(transport: Transport) -> list[str]:
-    """Jobs by state, as they are in the queue now."""
-    from spur_cli.queue import select
+def report(now: float, told: "controller_pb2.GetStatisticsResponse", order: str = "") -> str:
+    """The whole text but the controllers.
 
-    jobs = select.fetch(transport, states=(JobState.PENDING, JobState.RUNNING))
-    pending = sum(max(job.array_pending_count, 1) for job in jobs if int(job.state) == JobState.PENDING)
-    running = sum(1 for job in jobs if int(job.state) == JobState.RUNNING)
-    return [f"Jobs pending:   {pending}", f"Jobs running:   {running}"]
+    Args:
+        order: a name of `SORTS`; "" = those first that come most often.
+    """
+    from spur_cli.control import sdiag_text
+
+    lines = [*head(now, told.since), *sdiag_text.body(told, order)]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _scheduler(told: "controller_pb2.PingResponse") -> list[str]:
-    """Passes of the scheduler as Slurm names them; times in microseconds, since the controller leads."""
-    found = told.scheduler
+def head(now: float, since: float | None) -> list[str]:
+    """The lines between the stars."""
+    lines = [STARS, f"sdiag output at {when(now)}"]
+    if since is not None:
+        lines.append(f"Data since      {when(since)}")
+    return [*lines, STARS]
 
-    def micro(secs: float) -> int:
-        return round(secs * 1e6)
 
-    def mean(total: float, count: int) -> float:
-        return total / count if count else 0
+def when(at: float) -> str:
+    """`Mon Nov 30 01:55:10 2026 (1796003710)`."""
+    return f"{formats.date_line(at).strip()} ({int(at)})"
 
-    minutes = max(1.0, (told.server_time - found.first_at) / 60) if found.first_at else 1.0
-    lines = [
-        "",
-        "Main schedule statistics (microseconds):",
-        f"\tLast cycle:   {micro(found.last_secs)}",
-        f"\tMax cycle:    {micro(found.most_secs)}",
-        f"\tTotal cycles: {found.cycles}",
-        f"\tMean cycle:   {micro(mean(found.total_secs, found.cycles))}",
-        f"\tMean depth cycle:  {round(mean(found.total_depth, found.cycles))}",
-        f"\tCycles per minute: {round(found.cycles / minutes)}",
-        f"\tLast queue length: {found.queue}",
-        f"\tJobs started: {found.started}",
-        "",
-        "Backfilling stats",
-        f"\tTotal cycles: {found.backfill_cycles}",
-    ]
-    if found.backfill_cycles:
-        lines += [
-            f"\tLast cycle when: {formats.date_line(found.backfill_last_at).strip()}"
-            f" ({int(found.backfill_last_at)})",
-            f"\tLast cycle: {micro(found.backfill_last_secs)}",
-            f"\tMax cycle:  {micro(found.backfill_most_secs)}",
-            f"\tMean cycle: {micro(mean(found.backfill_total_secs, found.backfill_cycles))}",
-            f"\tLast depth cycle: {found.backfill_last_depth}",
-            f"\tDepth Mean: {round(mean(found.backfill_total_depth, found.backfill_cycles))}",
-            f"\tLast queue length: {found.queue}",
-        ]
-    return lines
+
+def _group(group: Group, told: "controller_pb2.PingResponse") -> list[str]:
+    return ["", *_controllers(group, told)]
 
 
 def _controllers(group: Group, told: "controller_pb2.PingResponse") -> list[str]:

@@ -45,7 +45,7 @@ class Statistics(Controllers):
         )
         if request.reset:
             found.reset()
-            site.outlook.figures = Figures()
+            site.outlook.figures = Figures(backfilled_ever=site.outlook.figures.backfilled_ever)
         return answer
 
 

@@ -303,10 +303,11 @@ class SchedulerLoop:
             False: for some of it the state had moved on.
         """
         site = self._site
-        eligible = frozenset(job.job_id for job in view.pending())
+        order = [job.job_id for job in view.pending()]
+        eligible = frozenset(order)
         site.outlook.learn(found, eligible, whole=whole)
-        if view.pending():
-            site.outlook.count(found, queue, pace.worked, now)
+        if order:
+            site.outlook.count(found, order, queue, pace.worked, now)
         self._preemptable_at = pushing.next_preemptable(view.policy(), view.running(), now)
         results = await asyncio.gather(
             self._dispatch_all(view, found.placements),

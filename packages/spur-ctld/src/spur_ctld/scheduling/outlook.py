@@ -4,7 +4,7 @@ Memory of the leader: the next pass makes it anew.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -38,6 +38,16 @@ def opening(state: ClusterState, job: Job, now: float) -> Prospect | None:
     return Prospect(found, "") if found > now else None
 
 
+def _ahead(plan: Plan, order: Sequence[int]) -> int:
+    """How many runs were placed before a job that ranks higher and waits."""
+    if not plan.placements or not plan.waiting:
+        return 0
+    waiting = {one.job_id for one in plan.waiting} - {one.job_id for one in plan.placements}
+    first = next((at for at, job_id in enumerate(order) if job_id in waiting), len(order))
+    behind = set(order[first:])
+    return sum(1 for one in plan.placements if one.job_id in behind)
+
+
 @dataclass
 class Figures:
     """Of passes since the controller leads."""
@@ -62,6 +72,16 @@ class Figures:
     started: int = 0
     #: When the first pass was.
     first_at: float = 0.0
+    #: Runs that passes placed although one that ranks higher went on waiting.
+    backfilled: int = 0
+    #: The same, whatever was reset.
+    backfilled_ever: int = 0
+    #: Passes that got to the end of the queue.
+    whole: int = 0
+    total_queue: int = 0
+    #: Starts that passes planned for later.
+    last_planned: int = 0
+    total_planned: int = 0
 
 
 @dataclass
@@ -106,8 +126,12 @@ class Outlook:
             found = self.prospects[job_id] = Prospect(one.at, nodes)
         return found
 
-    def count(self, plan: Plan, queue: int, secs: float, now: float) -> None:
-        """One pass took so long."""
+    def count(self, plan: Plan, order: Sequence[int], queue: int, secs: float, now: float) -> None:
+        """One pass took so long.
+
+        Args:
+            order: the jobs that it could look at, best first.
+        """
         figures = self.figures
         figures.cycles += 1
         figures.first_at = figures.first_at or now
@@ -118,7 +142,14 @@ class Outlook:
         figures.last_depth = plan.depth
         figures.total_depth += plan.depth
         figures.queue = queue
+        figures.total_queue += queue
+        figures.whole += plan.complete
+        figures.last_planned = len(plan.expected)
+        figures.total_planned += len(plan.expected)
         figures.started += len(plan.placements)
+        ahead = _ahead(plan, order)
+        figures.backfilled += ahead
+        figures.backfilled_ever += ahead
         if plan.backfill_depth:
             figures.backfill_cycles += 1
             figures.backfill_last_secs = secs
