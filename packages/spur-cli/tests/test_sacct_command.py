@@ -7,6 +7,7 @@ from spur_cli.history import fields
 from spur_core.ids import STEP_BATCH
 from spur_proto import accounting_pb2 as pb
 from spur_proto import common_pb2 as c
+from spur_proto import controller_pb2
 
 NOW = 1796032800.0
 CANCELLED = pb.JobHistory(
@@ -162,7 +163,7 @@ def test_a_step_id_shows_only_that_step(cli, history):
     ("words", "code", "err"),
     [
         (["-o", "bogus"], 1, 'sacct: error: Invalid field requested: "bogus"\n'),
-        (["-o", "allocgres"], 1, "sacct: fatal: AllocGRES has been removed, please use AllocTRES\n"),
+        (["-B"], 1, "sacct: fatal: -B needs -j\n"),
         (["-s", "bogus"], 1, "sacct: fatal: unrecognized job state value 'bogus'\n"),
         (["-j", "bogus"], 1, "sacct: fatal: Bad job/step specified: bogus\n"),
         (["-S", "when"], 1, "Invalid time specification (pos=0): when\n"),
@@ -219,6 +220,40 @@ def test_client_side_filters(cli, history):
     assert ids("-N", "n[1-2]") == ["4"]
     assert ids("--ncpus=2") == ["13", "14"]
     assert ids("-k", "5", "-K", "20") == ["4"]
+    assert ids("-C", "big,fast") == []
+    history.answers["GetJobHistory"] = pb.GetJobHistoryResponse(
+        jobs=[pb.JobHistory(job_id=5, constraint="[big*2&fast]|old")]
+    )
+    assert ids("-C", "big,fast") == ["5"]
+    assert ids("-C", "bi") == []
+
+
+def test_devices_as_older_programs_ask_for_them(cli, history):
+    history.answers["GetJobHistory"] = pb.GetJobHistoryResponse(
+        jobs=[
+            pb.JobHistory(job_id=5, alloc_tres="cpu=4,gres/gpu=2,gres/gpu:h100=2", req_tres="gres/gpu=1"),
+            pb.JobHistory(job_id=6, alloc_tres="cpu=4"),
+        ]
+    )
+    words = ("-a", "-X", "--format=Allocgres,reqgres", "--state=RUNNING", "--noheader", "--parsable2")
+    assert cli("sacct", *words).out == "gpu:2|gpu:1\n|\n"
+    assert "AllocGRES" not in cli("sacct", "--helpformat").out
+
+
+def test_batch_scripts(cli, history, refuse):
+    def jobs(request):
+        number = request.jobs[0].job_id
+        assert request.script
+        if number == 4:
+            return controller_pb2.GetJobsResponse(jobs=[c.JobInfo(job_id=4, script=b"#!/bin/sh\nexit 0")])
+        raise refuse(grpc.StatusCode.NOT_FOUND, "Invalid job id specified", "no_such_job")
+
+    history.answers["GetJobs"] = jobs
+    history.answers["GetJobHistory"] = pb.GetJobHistoryResponse(jobs=[CANCELLED, pb.JobHistory(job_id=9)])
+    dashes = "-" * 80
+    assert cli("sacct", "-B", "-j", "4,9").out == (
+        f"Batch Script for 4\n{dashes}\n#!/bin/sh\nexit 0\nBatch Script for 9\n{dashes}\nNONE\n"
+    )
 
 
 def test_help_format_can_be_fed_back(cli, history):

@@ -199,6 +199,16 @@ def _tres(text: str) -> str:
         return text
 
 
+def _gres(text: str) -> str:
+    """`gpu:2` of `cpu=4,gres/gpu=2`: the old form of devices, without their makes."""
+    found = (item.partition("=") for item in text.split(","))
+    return ",".join(
+        f"{name.removeprefix('gres/')}:{count}"
+        for name, _, count in found
+        if name.startswith("gres/") and ":" not in name
+    )
+
+
 def _used(which: int) -> Text:
     def text(row: Row) -> str:
         user, system = row.cpu_secs()
@@ -389,17 +399,17 @@ LONG = (
     "tresusageinmaxt,tresusageinmin,tresusageinminn,tresusageinmint,tresusageintot,tresusageoutmax,"
     "tresusageoutmaxn,tresusageoutmaxt,tresusageoutave,tresusageouttot"
 )
-REMOVED = {"allocgres": "AllocTRES", "reqgres": "ReqTRES"}
+#: Fields that Slurm has removed and older programs still ask for; not in the list of all fields.
+OLD: tuple[tuple[str, int, Text], ...] = (
+    ("AllocGRES", 12, _job(lambda j: _gres(j.alloc_tres))),
+    ("ReqGRES", 12, _job(lambda j: _gres(j.req_tres))),
+)
 
 
 class FieldError(GrammarError):
-    """A field nobody knows; `fatal` for one that Slurm has removed."""
+    """A field nobody knows."""
 
     code = "bad_field"
-
-    def __init__(self, text: str, *, fatal: bool = False) -> None:
-        super().__init__(text)
-        self.fatal = fatal
 
 
 class Column:
@@ -444,10 +454,7 @@ def parse_format(text: str) -> list[Column]:
 
 def _find(name: str) -> tuple[str, int, Text]:
     lower = name.lower()
-    if lower in REMOVED:
-        used = lower[0].upper() + lower[1:].replace("gres", "GRES")
-        raise FieldError(f"{used} has been removed, please use {REMOVED[lower]}", fatal=True)
-    for field in FIELDS:
+    for field in (*FIELDS, *OLD):
         if field[0].lower() == lower:
             return field
     for field in FIELDS:

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from spur_cli.cli_errors import CallFailed
-from spur_cli.context import Context, Stop
+from spur_cli.context import Context, Stop, write_all
 from spur_cli.options.engine import OPTIONAL, REQUIRED, Option, Parsed, Table, split_list
 from spur_cli.options.front import cluster_option, common, open_options
 from spur_core.errors import ConfigError, GrammarError
@@ -56,16 +56,16 @@ def table() -> Table:
             Option("units", "", value, "unit of memory", metavar="K|M|G|T|P"),
             Option("wckeys", "W", value, "of these keys", metavar="LIST"),
             Option("allclusters", "L", idle="one cluster"),
-            Option("federation", "", idle="one cluster"),
-            Option("local", "", idle="one cluster"),
+            Option("federation", "", idle="one cluster", env=("SACCT_FEDERATION",)),
+            Option("local", "", idle="one cluster", env=("SACCT_LOCAL",)),
             Option("use-local-uid", "", idle="names are this host's"),
             Option("whole-hetjob", "", OPTIONAL, idle="there are no heterogeneous jobs"),
             Option("helpstate", "", help="print the states"),
             Option("helpreason", "", help="print the reasons"),
             Option("associations", "x", value, refuse="*"),
-            Option("batch-script", "B", refuse="*"),
+            Option("batch-script", "B", help="the batch scripts of the jobs of -j"),
             Option("completion", "c", refuse="*"),
-            Option("constraints", "C", value, refuse="*"),
+            Option("constraints", "C", value, "that asked for these features", metavar="LIST"),
             Option("env-vars", "", refuse="*"),
             Option("expand-patterns", "", refuse="*"),
             Option("file", "f", value, refuse="*"),
@@ -93,6 +93,8 @@ def run(ctx: Context) -> int:
     if options.count("nodelist") > 1:
         raise ctx.stop("-N was given twice; give one comma list")
     plan = Plan(ctx, options)
+    if options.has("batch-script") and not plan.refs:
+        raise ctx.fatal("-B needs -j")
     from spur_cli.submit.sbatch import cluster_name
     from spur_cli.transport import Transport
 
@@ -100,6 +102,11 @@ def run(ctx: Context) -> int:
         transport = Transport(ctx, options.get("controller"))
         cluster_name(ctx, transport, options.get("clusters"))
         jobs = plan.fetch(transport)
+        if options.has("batch-script"):
+            from spur_cli.history import scripts
+
+            write_all(ctx.stdout, scripts.texts(transport, jobs))
+            return 0
     except ConfigError as error:
         raise ctx.fatal(error.text) from None
     except CallFailed as failure:
@@ -148,7 +155,7 @@ class Plan:
         try:
             self.columns = fields.parse_format(text)
         except fields.FieldError as error:
-            raise (ctx.fatal(error.text) if error.fatal else ctx.stop(error.text)) from None
+            raise ctx.stop(error.text) from None
         self.refs = self._refs()
         self.states = self._states()
         self.start, self.end = self._window()
@@ -297,6 +304,8 @@ class Plan:
             return False
         if options.has("reason") and job.reason not in self._every("reason"):
             return False
+        if options.has("constraints") and not set(self._every("constraints")) <= _features(job.constraint):
+            return False
         if options.has("nodelist"):
             from spur_core.grammar import hostlist
 
@@ -355,6 +364,12 @@ class Plan:
         if not matching or any(ref.step is None for ref in matching):
             return None
         return frozenset(ref.step for ref in matching if ref.step is not None)
+
+
+def _features(constraint: str) -> set[str]:
+    """The names in `a&b|[c*2]`."""
+    words = "".join(char if char.isalnum() or char in "_.-*" else " " for char in constraint).split()
+    return {word.partition("*")[0] for word in words}
 
 
 def _on_command_line(ctx: Context, options: Parsed) -> bool:
