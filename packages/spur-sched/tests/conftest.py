@@ -1,10 +1,15 @@
 """Small clusters in a line of code."""
 
+import importlib.util
+import shutil
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from spur_sched import kernel
 from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Policy, Running, Window
 
 NOW = 1_000_000.0
@@ -142,3 +147,25 @@ def job() -> Callable[..., JobView]:
 @pytest.fixture(scope="session")
 def part() -> Callable[..., PartitionView]:
     return make_part
+
+
+@pytest.fixture(scope="session")
+def hatch_build() -> ModuleType:
+    """The hook that builds the kernel."""
+    place = Path(__file__).parents[1] / "hatch_build.py"
+    spec = importlib.util.spec_from_file_location("hatch_build", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_kernel(hatch_build: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kernel of the source as it is, which all these tests use; where no compiler is they do without."""
+    place = tmp_path_factory.mktemp("kernel")
+    shutil.copy(kernel.HERE / "_kernel.c", place)
+    hatch_build.build(place)
+    kernel.look_in(place)
+    return place

@@ -94,6 +94,8 @@ class Demand:
         )
         #: So many tasks take the same on every node.
         self.regular = self.simple and not self.whole_memory
+        #: It binds the sum of types: enough of them at each instant need not be the same ones throughout.
+        self.mixes = any(part.row in columns.parts for part in parts)
         self.least = tuple((part.row, max(part.fixed, part.each)) for part in parts)
         #: MiB that each column must have free, where it depends on the node; None = it does not.
         self.from_nodes: Ints | None = None

@@ -74,6 +74,8 @@ class Rows:
             for at, head, used in zip(nodes.tolist(), starts.tolist(), numbers.tolist(), strict=True)
         }
         self._lost = 0
+        #: How often the arrays were others.
+        self.version = 0
 
     def replace(self, changed: Sequence[tuple[int, Steps]]) -> None:
         """The time of these columns has changed."""
@@ -132,6 +134,7 @@ class Rows:
             setattr(self, name, np.append(getattr(self, name), np.full(more, math.inf)))
         blank = np.full((self.columns.rows, more), -1, dtype=np.int64)
         self.room = np.concatenate([self.room, blank], axis=1)
+        self.version += 1
 
     def _tidy(self) -> None:
         """Leave out the slots that nodes gave up."""
@@ -144,7 +147,9 @@ class Rows:
         self.where = self.where[keep]
         for name in ("begins", "lasts", "falls"):
             setattr(self, name, getattr(self, name)[keep])
-        self.room = self.room[:, keep]
+        # A row's numbers stay next to each other.
+        self.room = self.room.take(keep, axis=1)
+        self.version += 1
         self.size = len(keep)
         self._lost = 0
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spur_sched.columns import EMPTY, FOREVER, MEMORY, Bools, Floats, Ints
+from spur_sched.compiled import Compiled
 from spur_sched.demand import Demand
 from spur_sched.fits import greatest
 from spur_sched.rows import Rows
@@ -119,19 +120,43 @@ def _in_parts(timeline: Timeline, ask: Ask, after: float, horizon: float, resolu
     """A part of the time after the other; where nothing begins, nothing fits that did not fit before."""
     rows, begin = timeline.rows(), after
     width = timeline.reach
+    compiled = timeline.compiled()
+    if compiled is not None:
+        bounds = (ask.each, ask.most, _level(ask), ask.enough)
+        if not compiled.prepare(rows, ask.demand, ask.secs, ask.member, bounds):
+            compiled = None
     for _ in range(_PARTS):
         until = begin + width
         if until >= horizon:
             break
-        found = _Sweep(timeline, ask, _candidates(timeline, rows, ask, begin, until, resolution)).run()
+        found = _part(timeline, rows, ask, compiled, (begin, until, resolution))
         if found is not None:
             timeline.reached(found.start - after)
             return found
         begin, width = until, width * _WIDER
-    found = _Sweep(timeline, ask, _candidates(timeline, rows, ask, begin, horizon, resolution)).run()
+    found = _part(timeline, rows, ask, compiled, (begin, horizon, resolution))
     if found is not None:
         timeline.reached(found.start - after)
     return found
+
+
+def _part(
+    timeline: Timeline, rows: Rows, ask: Ask, compiled: Compiled | None, part: tuple[float, float, float]
+) -> Found | None:
+    """The earliest in a part of the time, (from, to, resolution)."""
+    if compiled is None:
+        return _Sweep(timeline, ask, _candidates(timeline, rows, ask, *part)).run()
+    assert ask.plain is not None
+    found = compiled.run(*part, ask.plain)
+    return None if found is None else Found(*found)
+
+
+def _level(ask: Ask) -> int:
+    """With fewer tasks than this on every node they could not hold them all."""
+    level = max(1, ask.each)
+    if ask.enough[1] and not ask.demand.uneven:
+        level = max(level, -(-ask.enough[1] // max(1, ask.enough[2])))
+    return level
 
 
 def _candidates(
@@ -148,10 +173,7 @@ def _candidates(
     if demand.from_nodes is not None:
         good &= rows.room[MEMORY, :size] >= demand.from_nodes[rows.where[:size]]
     ends = _NextShort(good)
-    # With fewer tasks than this on every node they could not hold them all.
-    level = max(1, ask.each)
-    if ask.enough[1] and not demand.uneven:
-        level = max(level, -(-ask.enough[1] // max(1, ask.enough[2])))
+    level = _level(ask)
     further = ends
     if level > max(1, ask.each):
         better = good.copy()
@@ -183,7 +205,7 @@ def _candidates(
     firm = limits
     if further is not ends:
         firm = np.where(tasks >= level, _latest(rows.begins[further.of(found)], ask.secs), -math.inf)
-    if demand.uneven:
+    if demand.uneven or demand.mixes:
         sure = np.full(len(found), -math.inf)
     elif ask.most <= max(1, ask.each):
         sure = limits
@@ -223,7 +245,7 @@ class _Sweep:
         if len(starts):
             first = starts == starts.min()
             rest = (~first).nonzero()[0]
-            order = np.concatenate([first.nonzero()[0], rest[starts[rest].argsort()]])
+            order = np.concatenate([first.nonzero()[0], rest[starts[rest].argsort(kind="stable")]])
         self.starts = starts[order]
         self.limits = found.limits[order]
         self.sure = found.sure[order]

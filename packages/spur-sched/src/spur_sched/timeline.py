@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from spur_sched import kernel
 from spur_sched.columns import FOREVER, Bools, Columns, Floats, Ints, Vector
+from spur_sched.compiled import Compiled
 from spur_sched.layers import with_layers
 from spur_sched.rows import Rows, Steps
 
@@ -53,6 +55,8 @@ class Timeline:
         self._steps: dict[int, Steps] = {}
         self._changed: set[int] = set()
         self._rows: Rows | None = None
+        library = kernel.library()
+        self._compiled = None if library is None else Compiled(library, columns, self.promised, now)
 
     # -- one node
 
@@ -171,6 +175,10 @@ class Timeline:
         return room, math.inf
 
     # -- all nodes
+
+    def compiled(self) -> Compiled | None:
+        """The kernel's side of a search, if there is a kernel."""
+        return self._compiled
 
     def reached(self, secs: float) -> None:
         """So far ahead a place was found."""
