@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 from matrix_kit import AGAIN, BATCH, NOBODY_COMES, Held, Wire, events
+from pmi_kit import Exchange
 from step_kit import AGENTS, Step, allocate, extern_of, kill_agents, start_agents
 from testkit.crash_cluster import alive, supervisor_in, until
 
@@ -42,7 +43,10 @@ def refused(match: str) -> Any:
 
 
 def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash: Any, step: Make) -> None:
-    """Every kind of order for attempt 1, delivered while attempt 2 has a step of the same number."""
+    """Every kind of order for attempt 1, delivered while attempt 2 has a step of the same number.
+
+    Among them what releases a PMI exchange, which is the end of its step (docs/decisions/0020-pmi.md).
+    """
     # The ended steps of attempt 1 are still there while the orders come.
     cluster = crash(nodes=1, waits={"spur_agent.keeper.ENDED_KEPT_SECS": 6.0})
     deaf = "trap '' TERM"
@@ -50,19 +54,22 @@ def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash:
     held, job = one.held, int(one.job)
     assert held is not None
     wire = Wire(cluster)
+    first = Exchange(cluster, one.job, "first")
     # A graceful end of attempt 1, whose delayed kill falls due when attempt 2 runs.
     assert wire.cancel((job, 1, None), TERM, grace_secs=GRACE, reason="cancelled").active
     due = time.monotonic() + GRACE
     one.forget()
     held.again().runs(2)
     one.runs()
+    assert first.client.code()
+    second = Exchange(cluster, one.job, "second")
     shell, tasks = held.shell(), list(one.tasks().values())
-    sessions = [*one.sessions(2), held.session(2)]
+    sessions = [*one.sessions(2), held.session(2), held.session(2, step=1)]
     everything = [shell, *tasks, *filter(None, map(supervisor_in, sessions))]
-    assert len(everything) == 4
+    assert len(everything) == 5
     used = cluster.ok("sinfo", "-h", "-o", "%C")
 
-    for part in (None, 0, BATCH):
+    for part in (None, 0, 1, BATCH):
         rid = (job, 1, part)
         # An explicit end, a signal that nobody survives, a graceful end, a reclaim after a heartbeat.
         assert not wire.cancel(rid, TERM, grace_secs=0, reason="cancelled").active
@@ -77,9 +84,9 @@ def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash:
         with refused("attempt"):
             wire.suspend((job, 0, part), TERM)
     # A heartbeat that was held back makes the controller itself reclaim what it names; a completion too late.
-    wire.beat("node1", procfs.boot_id(), [(job, 1, BATCH), (job, 1, 0)])
+    wire.beat("node1", procfs.boot_id(), [(job, 1, BATCH), (job, 1, 0), (job, 1, 1)])
     until(lambda: f"obsolete step={job}.1." in cluster.log("spurctld-1").read_text(), "it reclaims")
-    for part in (BATCH, 0):
+    for part in (BATCH, 0, 1):
         assert wire.report("node1", (job, 1, part), 9) == pb.REPORT_VERDICT_FINAL
     # Only time can bring a delayed kill: of the first end and of the late ones.
     due = max(due, time.monotonic() + 1)
@@ -91,6 +98,8 @@ def test_v01_what_was_meant_for_attempt_n_does_not_touch_attempt_n_plus_1(crash:
         assert not {"Signalled", "TeardownRequested"} & set(events(session))
     assert held.state() == "RUNNING"
     assert cluster.ok("sinfo", "-h", "-o", "%C") == used
+    second.open()
+    assert second.client.code() == 0, second.client.text()
     one.open()
     assert one.status() == 5, one.said()
     held.ends_well(["0", "1"])

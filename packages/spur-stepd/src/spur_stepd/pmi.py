@@ -235,7 +235,8 @@ class Exchange:
     def _abort(self, rank: int, message: Mapping[str, str], out: Outcome) -> None:
         code = message.get("exitcode", "")
         number = int(code) if code.isascii() and code.isdigit() and len(code) < 10 else 1
-        out.abort = (number, message.get("msg", ""))
+        if out.abort is None:
+            out.abort = (number, message.get("msg", ""))
 
     def left(self, rank: int) -> bool:
         """A rank's connection has ended; whether it went without saying so, in the middle of the exchange."""

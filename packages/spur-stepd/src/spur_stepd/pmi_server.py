@@ -8,7 +8,6 @@ outside the step reaches it.
 from __future__ import annotations
 
 import _socket
-import time
 
 from spur_core.lean import partial
 from spur_stepd import pmi
@@ -22,15 +21,12 @@ if TYPE_CHECKING:
 
     from spur_core.ids import RuntimeId
     from spur_stepd.loop import Loop
-    from spur_stepd.timers import Timers
 
 #: Types of `--mpi` that a step can have; "" is none.
 PMI2 = "pmi2"
 TYPES = ("", "none", PMI2)
 #: Answers that a rank does not take; then its connection is closed.
 _MOST_WAITING = 4 << 20
-#: Seconds in which a rank that has called for the end may go by itself, with the code of its choice.
-ABORT_PAUSE = 1.0
 
 
 def name_of(rid: RuntimeId) -> str:
@@ -54,15 +50,14 @@ class Server:
         on_abort: called with (rank, exit code, text) when a rank has called for the end of all.
     """
 
-    def __init__(self, loop: Loop, timers: Timers, on_abort: Callable[[int, int, str], None]) -> None:
+    def __init__(self, loop: Loop, on_abort: Callable[[int, int, str], None]) -> None:
         self._loop = loop
-        self._timers = timers
         self._on_abort = on_abort
         self._exchange: pmi.Exchange | None = None
         self._sockets: dict[int, _socket.socket] = {}
         self._theirs: dict[int, _socket.socket] = {}
         self._waiting: dict[int, bytearray] = {}
-        self._aborting: tuple[int, int, str] | None = None
+        self._aborted = False
 
     def open(self, ranks: tuple[int, ...], rid: RuntimeId) -> None:
         """A pair for each rank.
@@ -94,11 +89,6 @@ class Server:
         for rank, ours in self._sockets.items():
             self._loop.watch(ours.fileno(), READ, partial(self._on_ready, rank))
 
-    def task_ended(self, rank: int) -> None:
-        """A task is gone; if it was the one that had called for the end, there is nothing to wait for."""
-        if self._aborting is not None and self._aborting[0] == rank:
-            self._abort(0.0)
-
     def close(self) -> None:
         """End the exchange; a rank that still waits reads the end of file."""
         for rank in list(self._sockets):
@@ -106,7 +96,6 @@ class Server:
         for theirs in self._theirs.values():
             theirs.close()
         self._theirs.clear()
-        self._timers.cancel(self)
 
     def _hang_up(self, rank: int) -> None:
         ours = self._sockets.pop(rank, None)
@@ -145,15 +134,10 @@ class Server:
             return
         for other, reply in outcome.replies:
             self._send(other, reply)
-        if outcome.abort is not None and self._aborting is None:
-            self._aborting = (rank, *outcome.abort)
-            self._timers.at(self, time.monotonic() + ABORT_PAUSE, self._abort)
-
-    def _abort(self, _now: float) -> None:
-        assert self._aborting is not None
-        who, self._aborting = self._aborting, None
-        self._timers.cancel(self)
-        self._on_abort(*who)
+        if outcome.abort is not None and not self._aborted:
+            # At once: MPICH's abort returns to the program, which might end with success.
+            self._aborted = True
+            self._on_abort(rank, *outcome.abort)
 
     def _send(self, rank: int, reply: bytes) -> None:
         waiting = self._waiting.get(rank)

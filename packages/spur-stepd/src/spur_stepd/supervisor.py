@@ -88,7 +88,7 @@ class Supervisor:
         self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges, self.timers)
         self.attachments.on_signal = self._deliver_for_client
         self.attachments.on_teardown = self._on_detached
-        self.pmi = pmi_server.Server(self.loop, self.timers, self._on_mpi_abort)
+        self.pmi = pmi_server.Server(self.loop, self._on_mpi_abort)
         self.requests = Requests(self)
         self.execs = Execs(self)
         self.launched: launch.Launched | None = None
@@ -440,7 +440,6 @@ class Supervisor:
         if self.machine.state != m.STARTING:
             for ended in self.progress.newly_ended(time.time()):
                 self.attachments.task_ended(ended)
-                self.pmi.task_ended(ended.rank)
                 self._carry_out(self.machine.task_ended(ended.rank))
 
     def _deliver(self, action: act.Action) -> None:
