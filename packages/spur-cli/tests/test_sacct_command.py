@@ -175,7 +175,7 @@ def test_a_step_id_shows_only_that_step(cli, history):
         ),
         (["-u", "no_such_user_here"], 1, "sacct: error: Invalid user id: no_such_user_here\n"),
         (["-N", "a", "-N", "b"], 1, "sacct: error: -N was given twice; give one comma list\n"),
-        (["--json"], 1, "sacct: error: --json is not supported by this release\n"),
+        (["--json=v1"], 1, "sacct: error: --json=v1: no such data_parser; v0.0.40 to v0.0.44 are known\n"),
     ],
 )
 def test_bad_words(cli, history, words, code, err):

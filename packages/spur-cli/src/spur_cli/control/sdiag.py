@@ -29,8 +29,8 @@ def table() -> Table:
             Option("sort-by-time", "t", help="those first that took most time in all"),
             Option("sort-by-time2", "T", help="those first that take most time each"),
             Option("no-trunc", "", idle="nothing is cut"),
-            Option("json", "", OPTIONAL, refuse="*"),
-            Option("yaml", "", OPTIONAL, refuse="*"),
+            Option("json", "", OPTIONAL, "everything as JSON", metavar="PARSER"),
+            Option("yaml", "", OPTIONAL, "everything as YAML", metavar="PARSER"),
             cluster_option(),
             *common(),
         ],
@@ -43,6 +43,11 @@ def run(ctx: Context) -> int:
     options = open_options(ctx, table())
     if options.operands:
         raise ctx.stop(f"sdiag takes no arguments: {options.operands[0]}")
+    form = ""
+    if options.has("json") or options.has("yaml"):
+        from spur_cli.data import document
+
+        form = document.wanted(ctx, options)
     from spur_cli.submit.sbatch import cluster_name
 
     try:
@@ -62,6 +67,12 @@ def run(ctx: Context) -> int:
     order = next((name for name in SORTS if options.has(name)), "")
     try:
         told = _ask(transport)
+        if form:
+            from spur_cli.data import sdiag as data
+
+            tree = {"statistics": data.statistics_tree(told, order)}
+            ctx.out(document.text(ctx, form, tree, cluster=group.told.cluster_name))
+            return 0
     except CallFailed as failure:  # of a group without a leader the rest is what somebody needs to see
         lines = [*head(ctx.clock(), None), *_controllers(group, group.told)]
         ctx.out("".join(f"{line}\n" for line in lines))

@@ -217,7 +217,7 @@ def _used(which: int) -> Text:
     return text
 
 
-def _planned(row: Row) -> int | None:
+def planned(row: Row) -> int | None:
     """Seconds between being eligible and starting."""
     if row.step is not None:
         return None
@@ -229,13 +229,13 @@ def _planned(row: Row) -> int | None:
 
 
 def _planned_text(row: Row) -> str:
-    secs = _planned(row)
+    secs = planned(row)
     return "" if secs is None else duration.long_form(secs)
 
 
 def _planned_cpu(raw: bool) -> Text:
     def text(row: Row) -> str:
-        secs = _planned(row)
+        secs = planned(row)
         if secs is None:
             return ""
         total = secs * row.job.req_cpus

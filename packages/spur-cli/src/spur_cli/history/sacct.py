@@ -70,8 +70,8 @@ def table() -> Table:
             Option("expand-patterns", "", refuse="*"),
             Option("file", "f", value, refuse="*"),
             Option("flags", "F", value, refuse="*"),
-            Option("json", "", OPTIONAL, refuse="*"),
-            Option("yaml", "", OPTIONAL, refuse="*"),
+            Option("json", "", OPTIONAL, "everything as JSON", metavar="PARSER"),
+            Option("yaml", "", OPTIONAL, "everything as YAML", metavar="PARSER"),
             cluster_option(),
             *common(),
         ],
@@ -93,6 +93,11 @@ def run(ctx: Context) -> int:
     if options.count("nodelist") > 1:
         raise ctx.stop("-N was given twice; give one comma list")
     plan = Plan(ctx, options)
+    form = ""
+    if options.has("json") or options.has("yaml"):
+        from spur_cli.data import document
+
+        form = document.wanted(ctx, options)
     if options.has("batch-script") and not plan.refs:
         raise ctx.fatal("-B needs -j")
     from spur_cli.submit.sbatch import cluster_name
@@ -113,7 +118,13 @@ def run(ctx: Context) -> int:
         if failure.status == "UNIMPLEMENTED":
             raise Stop(1, DISABLED) from None
         raise ctx.stop(failure.text) from None
-    ctx.out(plan.render(jobs))
+    if form:
+        from spur_cli.data import sacct as data
+
+        cluster = next((job.cluster for job in jobs), "")
+        ctx.out(document.text(ctx, form, {"jobs": data.jobs_tree(plan.rows(jobs))}, cluster=cluster))
+    else:
+        ctx.out(plan.render(jobs))
     return 0
 
 
@@ -335,8 +346,8 @@ class Plan:
                 return False
         return True
 
-    def render(self, jobs: "list[pb.JobHistory]") -> str:
-        """The text on stdout."""
+    def rows(self, jobs: "list[pb.JobHistory]") -> "list[Row]":
+        """Each job's allocation and its steps, as far as they are asked for."""
         from spur_cli.history import fields
 
         options = self.options
@@ -346,6 +357,14 @@ class Plan:
             for part in parts:
                 only = self._steps_of(part)
                 rows += fields.rows_of(part, self.view, steps=not options.has("allocations"), only=only)
+        return rows
+
+    def render(self, jobs: "list[pb.JobHistory]") -> str:
+        """The text on stdout."""
+        from spur_cli.history import fields
+
+        options = self.options
+        rows = self.rows(jobs)
         header = not options.has("noheader")
         if options.has("parsable") or options.has("parsable2"):
             last = [name for name, _ in options.given if name in ("parsable", "parsable2")][-1]

@@ -95,14 +95,15 @@ def _reason_time(entry: Entry) -> str:
     return format_timestamp(entry.node.reason_at, entry.style)
 
 
-def _reason_user(node: "Node") -> str:
+def reason_user(node: "Node") -> str:
+    """Who gave the reason."""
     if node.reason_user:
         return node.reason_user
     return str(node.reason_uid) if node.HasField("reason_uid") else "Unknown"
 
 
 def _reason_user_long(node: "Node") -> str:
-    return f"{_reason_user(node)}({node.reason_uid})" if node.HasField("reason_uid") else "Unknown"
+    return f"{reason_user(node)}({node.reason_uid})" if node.HasField("reason_uid") else "Unknown"
 
 
 def _reservation(entry: "Entry") -> str:
@@ -243,7 +244,7 @@ ROWS: tuple[tuple[str, str, str, str, Callable[..., Any]], ...] = (
     ("S", "allocnodes", "ALLOCNODES", KEY, _part(lambda p: "all")),
     ("t", "statecompact", "STATE", KEY, _node(states.compact_state)),
     ("T", "statelong", "STATE", KEY, _node(states.long_state)),
-    ("u", "user", "USER", KEY, _node(_reason_user, "Unknown")),
+    ("u", "user", "USER", KEY, _node(reason_user, "Unknown")),
     ("U", "userlong", "USER", KEY, _node(_reason_user_long, "Unknown")),
     ("v", "version", "VERSION", KEY, _node(lambda n: n.version or "N/A")),
     ("V", "cluster", "CLUSTER", KEY, lambda entry: "N/A"),

@@ -63,8 +63,8 @@ def table() -> Table:
             Option("helpFormat", "", help="print the names of -O"),
             Option("federation", "", idle="one cluster"),
             Option("local", "", idle="one cluster"),
-            Option("json", "", OPTIONAL, refuse="*"),
-            Option("yaml", "", OPTIONAL, refuse="*"),
+            Option("json", "", OPTIONAL, "everything as JSON", metavar="PARSER"),
+            Option("yaml", "", OPTIONAL, "everything as YAML", metavar="PARSER"),
             cluster_option(),
             *common(help_short=""),
         ],
@@ -152,6 +152,11 @@ class Plan:
         self.ctx = ctx
         self.options = options
         self.style = ctx.env.get("SLURM_TIME_FORMAT", "")
+        self.form_of_data = ""
+        if options.has("json") or options.has("yaml"):
+            from spur_cli.data import document
+
+            self.form_of_data = document.wanted(ctx, options)
         self.form, self.columns = self._format()
         self.test = self._states()
         self.hosts = self._hosts()
@@ -160,6 +165,8 @@ class Plan:
         from spur_cli.nodes import fields
 
         ctx, options = self.ctx, self.options
+        if self.form_of_data:
+            return built_in(DEFAULT), fields.BY_NAME
         by_name, by_letter = options.get("Format"), options.get("format")
         if by_name is not None and by_letter is not None:
             raise ctx.stop("-O (--Format) is incompatible with -o (--format)")
@@ -225,7 +232,8 @@ class Plan:
         ctx, options = self.ctx, self.options
         try:
             transport = Transport(ctx, options.get("controller"))
-            cluster = cluster_name(ctx, transport, options.get("clusters"))
+            asked = options.get("clusters") or ("all" if self.form_of_data else None)
+            cluster = cluster_name(ctx, transport, asked)
             partitions = fetch.all_partitions(transport)
             nodes = fetch.all_nodes(transport)
         except ConfigError as error:
@@ -233,6 +241,9 @@ class Plan:
         except CallFailed as failure:
             raise Stop(1, f"slurm_load_partitions: {failure.text}") from None
         rows = self.rows(self.entries(nodes, partitions))
+        if self.form_of_data:
+            self._data(rows, cluster)
+            return 0
         widen(self.form, self.columns, rows)
         head = f"CLUSTER: {cluster}\n" if cluster else ""
         if options.has("long") or round_number:
@@ -246,6 +257,13 @@ class Plan:
         ]
         ctx.out(head + "".join(lines))
         return 0
+
+    def _data(self, rows: "list[list[Entry]]", cluster: str) -> None:
+        from spur_cli.data import document
+        from spur_cli.data import sinfo as data
+
+        tree = {"sinfo": [data.row_tree(row, cluster) for row in rows]}
+        self.ctx.out(document.text(self.ctx, self.form_of_data, tree, cluster=cluster))
 
     def entries(self, nodes: "list[Node]", partitions: "list[Partition]") -> "list[Entry]":
         """Every node in every partition that the filters let through, in partition order."""
