@@ -1,5 +1,6 @@
 """MPI programs: MPICH under `srun --mpi=pmi2` and its own mpiexec, Open MPI's mpirun in an allocation."""
 
+import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ while not os.path.exists(gate):
 assert say("cmd=barrier_in") == "cmd=barrier_out"
 print("rank", rank, "is through")
 """
+SHARED = Path("/dev/shm")
 #: Open MPI does not like root.
 AS_ROOT = {f"{family}_ALLOW_RUN_AS_ROOT{end}": "1" for family in ("OMPI", "PRTE") for end in ("", "_CONFIRM")}
 
@@ -39,6 +41,16 @@ def two(make_cluster: Callable[..., Any]) -> Iterator[Any]:
     cluster = make_cluster(2, "--cpus", "4")
     yield cluster
     cluster.down()
+
+
+@pytest.fixture(autouse=True)
+def _no_memory_left() -> Iterator[None]:
+    """What an MPICH program that was killed leaves behind."""
+    before = set(SHARED.glob("mpich_shm_*"))
+    yield
+    for path in set(SHARED.glob("mpich_shm_*")) - before:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 @pytest.fixture(scope="module")

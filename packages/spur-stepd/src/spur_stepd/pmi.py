@@ -67,7 +67,7 @@ class Exchange:
 
     Args:
         ranks: those of this node, which are all of the step's.
-        job: the name of the exchange, for example "12.0".
+        job: the name of the exchange, of which there is no other on this machine.
     """
 
     def __init__(self, ranks: tuple[int, ...], job: str) -> None:

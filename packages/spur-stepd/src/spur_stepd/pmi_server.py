@@ -8,6 +8,7 @@ outside the step reaches it.
 from __future__ import annotations
 
 import _socket
+import os
 
 from spur_core.lean import partial
 from spur_stepd import pmi
@@ -30,7 +31,7 @@ _MOST_WAITING = 4 << 20
 
 
 def name_of(rid: RuntimeId) -> str:
-    """The exchange's name for its programs."""
+    """`PMI_JOBID`."""
     return f"{rid.job_id}.{rid.step_id}"
 
 
@@ -65,7 +66,9 @@ class Server:
         Raises:
             OSError: none can be had; those that were made are closed.
         """
-        self._exchange = pmi.Exchange(ranks, name_of(rid))
+        # MPICH names its shared memory after the exchange, and a killed program leaves it behind: another
+        # cluster's step of the same number, or this one's next run, must not meet it.
+        self._exchange = pmi.Exchange(ranks, f"{name_of(rid)}.{os.urandom(6).hex()}")
         try:
             for rank in ranks:
                 ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
