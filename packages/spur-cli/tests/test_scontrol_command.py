@@ -335,7 +335,7 @@ def test_hostnames_of_the_environment(cli):
     assert cli("scontrol", "show", "hostnames", "n[3-1]") == (
         1,
         "",
-        "scontrol: error: Invalid range: 3-1\nscontrol: error: Invalid hostlist: n[3-1]\n",
+        "scontrol: error: Invalid range: 3-1\nInvalid hostlist: n[3-1]\n",
     )
 
 

@@ -13,7 +13,8 @@ def show(ctx: Context, entity: str, operands: list[str]) -> int:
     try:
         names = hostlist.expand(text)
     except GrammarError as error:
-        raise Stop(1, *(f"scontrol: error: {line}" for line in error.text.split("\n"))) from None
+        *why, last = error.text.split("\n")  # of which Slurm leaves the last one without a prefix
+        raise Stop(1, *(f"scontrol: error: {line}" for line in why), last) from None
     if not names:
         ctx.error("host list is empty")
         return 0

@@ -111,7 +111,7 @@ class Table:
             return next(iter(found.values()))
         if not kinds:
             raise UsageError(f"unrecognized option '--{text}'", hint=True)
-        listed = " ".join(f"'--{name}'" for name in found)
+        listed = " ".join(f"'--{name}'" for name in sorted(found))
         raise UsageError(f"option '--{text}' is ambiguous; possibilities: {listed}", hint=True)
 
 
