@@ -97,6 +97,8 @@ def test_brief_and_allocations(cli, history):
         "13_0            RUNNING      0:0 \n"
     )
     assert history.last("GetJobHistory").without_steps
+    assert cli("sacct", "-XnP", "-o", "totalcpu", "-j", "4").out == "00:01.750\n"
+    assert not history.last("GetJobHistory").without_steps
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,9 @@ def test_brief_and_allocations(cli, history):
         (["-P", "-o", "JobID,State,ExitCode"], "4|CANCELLED by 1000|0:0"),
         (["-p", "-o", "jobid,state"], "4|CANCELLED by 1000|"),
         (["-P", "--delimiter", ";", "-o", "jobid,user"], "4;root"),
+        (["-P", "--delimiter", "\x1f", "-o", "jobid,user"], "4\x1froot"),
+        (["-P", "--delimiter", "\\x1F", "-o", "jobid,user"], "4\x1froot"),
+        (["-P", "--delimiter", "\\t", "-o", "jobid,user"], "4\troot"),
         (["-P", "-o", "jobidraw,elapsed,elapsedraw,cputimeraw"], "4|00:01:00|60|60"),
         (["-P", "-o", "start,end,submit"], "2026-11-30T09:58:30|2026-11-30T09:59:30|2026-11-30T09:58:20"),
         (["-P", "-o", "timelimit,timelimitraw,reqmem"], "00:10:00|10|16000M"),
@@ -164,6 +169,7 @@ def test_a_step_id_shows_only_that_step(cli, history):
     [
         (["-o", "bogus"], 1, 'sacct: error: Invalid field requested: "bogus"\n'),
         (["-B"], 1, "sacct: fatal: -B needs -j\n"),
+        (["5", "6"], 1, "sacct: error: Unknown arguments: 5 6\n"),
         (["-s", "bogus"], 1, "sacct: fatal: unrecognized job state value 'bogus'\n"),
         (["-j", "bogus"], 1, "sacct: fatal: Bad job/step specified: bogus\n"),
         (["-S", "when"], 1, "Invalid time specification (pos=0): when\n"),

@@ -158,6 +158,152 @@ def test_formats_and_filters(cli, cluster, words, lines):
     assert result == (0, "".join(f"{line}\n" for line in lines), "")
 
 
+FULL_NODE = node(
+    "n7",
+    c.NODE_BASE_MIXED,
+    NodeFlag.DRAIN,
+    alloc_cpus=1,
+    alloc_memory_mb=400,
+    free_memory_mb=9000,
+    cpu_load=150,
+    tmp_disk_mb=77,
+    features=["big", "fast"],
+    gres=[c.GresCount(name="gpu", type="h100", count=2)],
+    gres_used=[c.GresCount(name="gpu", type="h100", count=1, indices="0")],
+    reason="bad disk",
+    reason_user="ops",
+    reason_uid=7,
+    reason_at=NOW,
+    hostname="host7",
+    address="10.0.0.7",
+    port=6818,
+    version="0.2.0",
+    reservation="r1",
+)
+FULL_PARTITION = part(
+    "debug",
+    ["n7"],
+    is_default=True,
+    max_time_secs=90060,
+    default_time_secs=1800,
+    max_nodes=4,
+    max_cpus_per_node=3,
+    allow_groups=["g1", "g2"],
+    oversubscribe="FORCE:4",
+    preempt_mode="requeue",
+    priority_tier=5,
+    priority_job_factor=9,
+    root_only=True,
+)
+
+
+@pytest.fixture
+def full(peer):
+    peer.answers["GetNodes"] = pb.GetNodesResponse(nodes=[FULL_NODE])
+    peer.answers["GetPartitions"] = pb.GetPartitionsResponse(partitions=[FULL_PARTITION])
+    return peer
+
+
+#: Letter, name of -O, header, text.
+LETTERS = [
+    ("a", "Available", "AVAIL", "up"),
+    ("A", "NodeAI", "NODES(A/I) ", "0/0"),
+    ("b", "features_act", "ACTIVE_FEATURES", "big,fast"),
+    ("B", "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", "3"),
+    ("c", "CPUs", "CPUS", "4"),
+    ("C", "CPUsState", "CPUS(A/I/O/T)", "1/0/3/4"),
+    ("d", "Disk", "TMP_DISK", "77"),
+    ("D", "Nodes", "NODES", "1"),
+    ("e", "FreeMem", "FREE_MEM", "9000"),
+    ("E", "Reason", "REASON", "bad disk"),
+    ("f", "Features", "AVAIL_FEATURES", "big,fast"),
+    ("F", "NodeAIOT", "NODES(A/I/O/T)", "0/0/1/1"),
+    ("g", "Groups", "GROUPS", "g1,g2"),
+    ("G", "Gres", "GRES", "gpu:h100:2"),
+    ("h", "OverSubscribe", "OVERSUBSCRIBE", "FORCE:4"),
+    ("H", "TimeStamp", "TIMESTAMP", "2026-11-30T10:00:00"),
+    ("i", "Reservation", "RESERVATION", "r1"),
+    ("I", "PriorityJobFactor", "PRIO_JOB_FACTOR", "9"),
+    ("l", "Time", "TIMELIMIT", "1-01:01:00"),
+    ("L", "DefaultTime", "DEFAULTTIME", "30:00"),
+    ("m", "Memory", "MEMORY", "16000"),
+    ("M", "PreemptMode", "PREEMPT_MODE", "REQUEUE"),
+    ("n", "NodeHost", "HOSTNAMES", "host7"),
+    ("N", "NodeList", "NODELIST", "n7"),
+    ("o", "NodeAddr", "NODE_ADDR", "10.0.0.7"),
+    ("O", "CPUsLoad", "CPU_LOAD", "1.50"),
+    ("p", "PriorityTier", "PRIO_TIER", "5"),
+    ("P", "Partition", "PARTITION", "debug*"),
+    ("r", "Root", "ROOT", "yes"),
+    ("R", "PartitionName", "PARTITION", "debug"),
+    ("s", "Size", "JOB_SIZE", "1-4"),
+    ("S", "AllocNodes", "ALLOCNODES", "all"),
+    ("t", "StateCompact", "STATE", "drng"),
+    ("T", "StateLong", "STATE", "draining"),
+    ("u", "User", "USER", "ops"),
+    ("U", "UserLong", "USER", "ops(7)"),
+    ("v", "Version", "VERSION", "0.2.0"),
+    ("V", "Cluster", "CLUSTER", "N/A"),
+    ("w", "Weight", "WEIGHT", "1"),
+    ("X", "Sockets", "SOCKETS", "1"),
+    ("Y", "Cores", "CORES", "4"),
+    ("z", "SocketCoreThread", "S:C:T", "1:4:1"),
+    ("Z", "Threads", "THREADS", "1"),
+    ("", "AllocMem", "ALLOCMEM", "400"),
+    ("", "Comment", "COMMENT", "(null)"),
+    ("", "Extra", "EXTRA", "(null)"),
+    ("", "GresUsed", "GRES_USED", "gpu:h100:1(IDX:0)"),
+    ("", "Port", "PORT", "6818"),
+    ("", "StateComplete", "STATECOMPLETE", "mixed+drain"),
+]
+
+
+def test_every_letter_and_name_by_itself(cli, full):
+    letters = [row for row in LETTERS if row[0]]
+    assert {row[0] for row in letters} == set(fields.BY_LETTER)
+    assert {row[1].lower() for row in LETTERS} == set(fields.BY_NAME)
+    out = cli("sinfo", "-o", "|".join(f"%{row[0]}" for row in letters)).out
+    assert out == "|".join(row[2] for row in letters) + "\n" + "|".join(row[3] for row in letters) + "\n"
+    out = cli("sinfo", "-O", ",".join(f"{row[1]}:|" for row in LETTERS)).out
+    assert (
+        out == "".join(f"{row[2]}|" for row in LETTERS) + "\n" + "".join(f"{r[3]}|" for r in LETTERS) + "\n"
+    )
+    for words in (["--helpformat"], ["--helpFormat"]):
+        assert cli("sinfo", *words).code == 0
+    listed = cli("sinfo", "--helpFormat").out.split()
+    assert cli("sinfo", "-O", ",".join(listed)).code == 0
+
+
+def test_what_portals_and_monitors_ask(cli, full):
+    out = cli("sinfo", "-ho", "\\x1E%c\\x1F%n\\x1F%f").out
+    assert out == "\x1e4\x1fhost7\x1fbig,fast\n"
+    assert cli("sinfo", "-ho", "\x1e%c\x1f%n").out == "\x1e4\x1fhost7\n"
+    out = cli("sinfo", "-a", "-o", "%P %G %l %p %c %m").out
+    assert out == "PARTITION GRES TIMELIMIT PRIO_TIER CPUS MEMORY\ndebug* gpu:h100:2 1-01:01:00 5 4 16000\n"
+    out = cli("sinfo", "-ahNO", "nodehost:100,gres:512,gresused:512,statelong").out
+    assert out == f"{'host7':<100}{'gpu:h100:2':<512}{'gpu:h100:1(IDX:0)':<512}{'draining':<20}\n"
+    assert cli("sinfo", "-R", "-l").out == (
+        "Mon Nov 30 10:00:00 2026\n"
+        "REASON               USER         TIMESTAMP           STATE  NODELIST\n"
+        "bad disk             ops(7)       2026-11-30T10:00:00 drng   n7\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "words", "out"),
+    [
+        ({"SINFO_FORMAT": "%N"}, [], "NODELIST\nn7\n"),
+        ({"SINFO_FORMAT": "%N"}, ["-h", "-o", "%t"], "drng\n"),
+        ({"SINFO_PARTITION": "nope"}, ["-h"], ""),
+        ({"SINFO_SORT": "-N", "SINFO_ALL": "1"}, ["-h", "-o", "%N"], "n7\n"),
+        ({"SLURM_TIME_FORMAT": "%s"}, ["-h", "-o", "%H"], "1796032800\n"),
+        ({"SLURM_TIME_FORMAT": "relative"}, ["-h", "-o", "%H"], "10:00:00\n"),
+    ],
+)
+def test_variables(cli, full, env, words, out):
+    assert cli("sinfo", *words, env={**env, "SPUR_CONTROLLER_ADDR": full.address}).out == out
+
+
 def test_a_node_counts_once_in_a_row(cli, cluster):
     assert cli("sinfo", "-h", "-o", "%D").out == "5\n"
 
@@ -172,6 +318,11 @@ def test_bad_words(cli, cluster):
         "Invalid node format specification: K\n",
     )
     assert cli("sinfo", "--bogus").code == 1
+    assert cli("sinfo", "n1") == (
+        1,
+        "",
+        'sinfo: error: Unrecognized option: n1\nTry "sinfo --help" for more information\n',
+    )
 
 
 def test_every_letter_has_a_text(cli, cluster):

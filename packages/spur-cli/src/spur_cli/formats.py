@@ -6,7 +6,7 @@ A width is both least and most.  Without a dot a field stands left, with one rig
 
 from collections.abc import Callable, Container, Iterable
 
-from spur_cli.printable import printable
+from spur_cli.printable import printable, unescape
 
 #: Default width of a name of -O.
 NAME_WIDTH = 20
@@ -55,6 +55,7 @@ class Format:
 
 def parse_letters(text: str, known: Container[str]) -> Format:
     """Parse an `-o` format; an unknown letter leaves its token as literal text."""
+    text = unescape(text)
     cells: list[Cell] = []
     unknown: list[str] = []
     literal = ""
@@ -88,6 +89,7 @@ def parse_letters(text: str, known: Container[str]) -> Format:
 
 def parse_names(text: str, known: Container[str]) -> Format:
     """Parse an `-O` list; names are lower-cased."""
+    text = unescape(text)
     cells: list[Cell] = []
     unknown: list[str] = []
     for item in text.split(","):

@@ -32,6 +32,13 @@ def utf8(text: str) -> str:
     )
 
 
+def unescape(text: str) -> str:
+    r"""`text` with `\t` and `\xNN` as the characters that they stand for."""
+    if "\\" not in text:
+        return text
+    return re.sub(r"\\(?:t|x([0-9a-fA-F]{2}))", lambda m: chr(int(m[1], 16)) if m[1] else "\t", text)
+
+
 def not_text(what: str, text: str) -> str:
     """The sentence that refuses `text`.
 

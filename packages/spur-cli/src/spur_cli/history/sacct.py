@@ -7,6 +7,7 @@ from spur_cli.cli_errors import CallFailed
 from spur_cli.context import Context, Stop, write_all
 from spur_cli.options.engine import OPTIONAL, REQUIRED, Option, Parsed, Table, split_list
 from spur_cli.options.front import cluster_option, common, open_options
+from spur_cli.printable import unescape
 from spur_core.errors import ConfigError, GrammarError
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from spur_cli.transport import Transport
     from spur_core.grammar.jobid import JobRef
     from spur_proto import accounting_pb2 as pb
+
+#: Fields of an allocation that are made of its steps.
+FROM_STEPS = frozenset(("SystemCPU", "TotalCPU", "UserCPU"))
 
 DISABLED = "Slurm accounting storage is disabled"
 
@@ -90,6 +94,8 @@ def run(ctx: Context) -> int:
     options = open_options(ctx, table())
     if _lists(ctx, options):
         return 0
+    if options.operands:
+        raise ctx.stop(f"Unknown arguments: {' '.join(options.operands)}")
     if options.count("nodelist") > 1:
         raise ctx.stop("-N was given twice; give one comma list")
     plan = Plan(ctx, options)
@@ -290,7 +296,7 @@ class Plan:
             states=self.states,  # type: ignore[arg-type]
             window_start=self.start,
             duplicates=self.options.has("duplicates"),
-            without_steps=self.options.has("allocations") and not any(r.step is not None for r in self.refs),
+            without_steps=self._without_steps(),
             all_users=not self.users,
         )
         if self.end is not None:
@@ -302,6 +308,13 @@ class Plan:
             if not page.next_page_token:
                 return jobs
             request.page_token = page.next_page_token
+
+    def _without_steps(self) -> bool:
+        """Whether nothing that is printed comes from steps: a job's CPU time is that of its steps."""
+        if not self.options.has("allocations") or any(ref.step is not None for ref in self.refs):
+            return False
+        document = self.options.has("json") or self.options.has("yaml")
+        return not document and not any(column.name in FROM_STEPS for column in self.columns)
 
     def _wanted(self, job: "pb.JobHistory") -> bool:
         options = self.options
@@ -372,7 +385,7 @@ class Plan:
                 self.columns,
                 rows,
                 header=header,
-                delimiter=options.get("delimiter") or "|",
+                delimiter=unescape(options.get("delimiter") or "|"),
                 trailing=last == "parsable",
             )
         return fields.table_text(self.columns, rows, header=header)

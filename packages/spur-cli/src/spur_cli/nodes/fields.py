@@ -22,12 +22,16 @@ KEY, PLUS, SPAN, SUM = "key", "plus", "span", "sum"
 
 
 class Entry:
-    """One node in one partition; the node is None for a partition without nodes."""
+    """One node in one partition; the node is None for a partition without nodes.
 
-    __slots__ = ("node", "partition", "style")
+    style: SLURM_TIME_FORMAT.  now: seconds since the epoch.
+    """
 
-    def __init__(self, node: "Node | None", partition: "Partition | None", style: str) -> None:
+    __slots__ = ("node", "now", "partition", "style")
+
+    def __init__(self, node: "Node | None", partition: "Partition | None", style: str, now: float) -> None:
         self.node = node
+        self.now = now
         self.partition = partition
         self.style = style
 
@@ -92,7 +96,7 @@ def _size(part: "Partition") -> str:
 def _reason_time(entry: Entry) -> str:
     if entry.node is None or not entry.node.HasField("reason_at"):
         return "Unknown"
-    return format_timestamp(entry.node.reason_at, entry.style)
+    return format_timestamp(entry.node.reason_at, entry.style, entry.now)
 
 
 def reason_user(node: "Node") -> str:

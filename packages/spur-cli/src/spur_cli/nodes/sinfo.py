@@ -75,6 +75,12 @@ def table() -> Table:
 def run(ctx: Context) -> int:
     """The command."""
     options = open_options(ctx, table())
+    if options.operands:
+        raise Stop(
+            1,
+            f"sinfo: error: Unrecognized option: {options.operands[0]}",
+            'Try "sinfo --help" for more information',
+        )
     if _lists(ctx, options):
         return 0
     plan = Plan(ctx, options)
@@ -275,13 +281,14 @@ class Plan:
         filtering = self.test is not None or self.hosts is not None or options.has("list-reasons")
         filtering = filtering or options.has("dead") or options.has("responding")
         out = []
+        now = self.ctx.clock()
         for partition in partitions:
             if wanted is not None and partition.name not in wanted:
                 continue
             members = [by_name[name] for name in partition.node_names if name in by_name]
-            kept = [Entry(node, partition, self.style) for node in members if self._wanted(node)]
+            kept = [Entry(node, partition, self.style, now) for node in members if self._wanted(node)]
             if not members and not filtering:
-                kept = [Entry(None, partition, self.style)]
+                kept = [Entry(None, partition, self.style, now)]
             out.extend(kept)
         return out
 
