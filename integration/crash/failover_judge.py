@@ -164,12 +164,15 @@ class FailoverJudgement:
         key = (row.job, row.restarts)
         runs, ends = self._truth.runs.get(key, []), self._truth.ends.get(key, [])
         what = f"{what} restart {row.restarts}"
-        # A script may be cancelled before its first word, and before the controller knew that it runs.
+        # A script may be cancelled before its first word, and before the controller knew that it runs; it may
+        # be requeued while another node's part of its launch is still on its way.
         early = row.state == "CANCELLED" and one.kind == "cancelled"
+        early = early or (row.state == "REQUEUED" and not row.began and self._load.requeued[row.job] > 0)
         if len(runs) > 1 or (len(runs) != row.began and not early):
             self._faults.append(f"{what}: told {row}, began {runs}")
         for run in runs:
-            if run.token != one.token or row.nodes[:1] != (run.node,):
+            there = row.nodes[:1] == (run.node,) or (early and not row.began)
+            if run.token != one.token or not there:
                 self._faults.append(f"{what}: told {row}, began as {run}")
             if one.tasks and run.task != row.shown.rpartition("_")[2]:
                 self._faults.append(f"{what}: is told as {row.shown}, but was task {run.task}")
