@@ -73,6 +73,12 @@ def test_node_layout(cli, cluster):
     )
 
 
+def test_a_node_has_a_row_for_each_of_its_partitions(cli, cluster):
+    assert cli("sinfo", "-h", "-N", "-o", "%N %t").out == (
+        "c01 down*\nn1 mix\nn1 mix\nn2 idle\nn3 idle\nn4 drain\n"
+    )
+
+
 def test_summary_layout(cli, cluster):
     assert cli("sinfo", "-s").out == (
         "PARTITION AVAIL  TIMELIMIT   NODES(A/I/O/T) NODELIST\n"

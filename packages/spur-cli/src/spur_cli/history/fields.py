@@ -192,11 +192,20 @@ def _rss(row: Row) -> str:
     return size.format_kib(row.step.max_rss_kb)
 
 
-def _tres(text: str) -> str:
+def _tres(text: str, view: View) -> str:
     try:
-        return tres.format_tres(tres.parse_tres(text), by_name=True)
+        amounts = tres.parse_tres(text)
     except GrammarError:
         return text
+    if not (view.noconvert or view.units):
+        return tres.format_tres(amounts, by_name=True)
+    return ",".join(
+        f"{name}={size.format_mem(count, noconvert=view.noconvert, units=view.units)}"
+        if name in ("mem", "vmem")
+        else f"{name}={count}"
+        for name, count in sorted(amounts.items())
+        if count
+    )
 
 
 def _gres(text: str) -> str:
@@ -265,7 +274,11 @@ FIELDS: tuple[tuple[str, int, Text], ...] = (
     ("AdminComment", 15, _nothing),
     ("AllocCPUS", 10, lambda row: str(row.cpus())),
     ("AllocNodes", 10, _both(lambda j: str(j.alloc_nodes), lambda s: str(s.num_nodes))),
-    ("AllocTRES", 10, _both(lambda j: _tres(j.alloc_tres), lambda s: _tres(s.alloc_tres))),
+    (
+        "AllocTRES",
+        10,
+        lambda row: _tres((row.step if row.step is not None else row.job).alloc_tres, row.view),
+    ),
     ("AssocID", 7, _nothing),
     ("AveCPU", 10, _step(_average_cpu)),
     ("AveCPUFreq", 10, _nothing),
@@ -348,7 +361,7 @@ FIELDS: tuple[tuple[str, int, Text], ...] = (
     ("ReqMem", 10, _memory),
     ("ReqNodes", 8, _both(lambda j: str(j.req_nodes), lambda s: str(s.num_nodes))),
     ("ReqReservation", 20, _job(lambda j: j.req_reservation)),
-    ("ReqTRES", 10, _job(lambda j: _tres(j.req_tres))),
+    ("ReqTRES", 10, lambda row: _tres(row.job.req_tres, row.view) if row.step is None else ""),
     ("Reservation", 20, _job(lambda j: j.reservation)),
     ("ReservationId", 8, _nothing),
     ("Restarts", 8, _job(lambda j: str(j.restarts))),

@@ -287,7 +287,7 @@ class Plan:
                 continue
             members = [by_name[name] for name in partition.node_names if name in by_name]
             kept = [Entry(node, partition, self.style, now) for node in members if self._wanted(node)]
-            if not members and not filtering:
+            if not members and not filtering and not options.has("Node"):
                 kept = [Entry(None, partition, self.style, now)]
             out.extend(kept)
         return out
@@ -322,6 +322,7 @@ class Plan:
             parts: list[object] = [column.key(entry, exact) for column in used]
             if by_node:
                 parts.append(entry.node.name if entry.node is not None else "")
+                parts.append(entry.partition.name if entry.partition is not None else "")
             # A node that is in several partitions counts once in a row that does not tell them apart.
             name = entry.node.name if entry.node is not None else ""
             groups.setdefault(tuple(parts), {}).setdefault(name, entry)
