@@ -3,11 +3,16 @@
 import random
 import shutil
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spur_sched import kernel
 from spur_sched.api import Policy
 from spur_sched.plan import plan
+from spur_sched.shape import _pick
+from spur_sched.spread import Count
 
 GPUS = (("gpu", "a100"), ("gpu", "h100"))
 
@@ -99,6 +104,29 @@ def test_many_promises_move_the_table(snap, node, job, now, both):
     ]
     policy = Policy(backfill="conservative", bf_max_job_test=1000, bf_resolution=0, bf_window=10**7)
     assert len(both(snap(nodes, jobs, policy=policy), now).expected) > 500
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_choices_of_many_nodes(data):
+    whole = st.integers(1, 12) | st.integers(1, 5000)
+    tasks = data.draw(st.lists(whole, min_size=1, max_size=30))
+    least = data.draw(st.integers(1, 8))
+    count = Count(
+        min_nodes=least,
+        max_nodes=data.draw(st.integers(least, 40)),
+        num_tasks=data.draw(st.integers(1, 60) | st.integers(1, sum(tasks) + 2)),
+        tasks_given=True,
+        each=1,
+        even=data.draw(st.sampled_from([None, True, False])),
+    )
+    where = np.arange(len(tasks)) * 3
+    found = _pick(count, where, np.array(tasks))
+    before = kernel.use(False)
+    try:
+        assert _pick(count, where, np.array(tasks)) == found
+    finally:
+        kernel.use(before)
 
 
 def test_another_source_is_not_its_own(built_kernel, tmp_path):

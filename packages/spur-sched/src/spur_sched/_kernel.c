@@ -63,10 +63,22 @@ static int64_t floored(int64_t a, int64_t b) {
     return a % b < 0 ? q - 1 : q;
 }
 
+/* The next greater number, as `nextafter` has it. */
+static double up(double number) {
+    int64_t bits;
+    if (!(number < INFINITY)) return number;
+    if (number == 0) number = 0.0;
+    memcpy(&bits, &number, sizeof bits);
+    if (number == 0) bits = 1;
+    else bits += number > 0 ? 1 : -1;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
 /* Starts before this are over by the instant. */
 static double latest(double instant, double secs) {
     if (isinf(secs)) return instant < INFINITY ? -INFINITY : INFINITY;
-    return nextafter(instant - secs, INFINITY);
+    return up(instant - secs);
 }
 
 /* Numbers in the order of the instants. */
@@ -126,8 +138,19 @@ static int better(const Search *s, int64_t i) {
 #define WIDE
 #endif
 
-WIDE static void mark(uint8_t *good, const int64_t *room, int64_t bound, int64_t size) {
-    for (int64_t i = 0; i < size; i++) good[i] &= room[i] >= bound;
+WIDE static void mark(const Search *s, uint8_t *good) {
+    const int64_t *room = s->room + s->row[0] * s->stride, bound = s->bounds[0], size = s->size;
+    const double *begins = s->begins, *lasts = s->lasts, horizon = s->horizon, after = s->after;
+    for (int64_t i = 0; i < size; i++)
+        good[i] = (room[i] >= bound) & (begins[i] <= horizon) & (lasts[i] > after);
+}
+
+/* Whether the step holds a task. */
+static int holds(const Search *s, int64_t i) {
+    for (int64_t p = 0; p < s->parts; p++)
+        if (s->room[s->row[p] * s->stride + i] < s->bounds[p]) return 0;
+    if (s->exclusive && s->room[EMPTY * s->stride + i] < 0) return 0;
+    return !s->from_nodes || s->room[MEMORY * s->stride + i] >= s->from_nodes[s->where[i]];
 }
 
 /* `search._candidates`, in order, and where `_Sweep.run` begins. */
@@ -135,31 +158,27 @@ void spur_candidates(Search *s) {
     const int64_t size = s->size, least = s->least > 1 ? s->least : 1;
     const int further = s->level > least;
     uint8_t *good = s->good;
-    memset(good, 1, (size_t)size);
-    for (int64_t p = 0; p < s->parts; p++)
-        mark(good, s->room + s->row[p] * s->stride, s->bounds[p], size);
-    if (s->exclusive) mark(good, s->room + EMPTY * s->stride, 0, size);
-    if (s->from_nodes) {
-        const int64_t *room = s->room + MEMORY * s->stride;
-        for (int64_t i = 0; i < size; i++) good[i] &= room[i] >= s->from_nodes[s->where[i]];
-    }
-    /* The last slot of each node has no room, so no column runs into the next one. */
-    int64_t some = 0, count = 0;
-    if (size) good[size - 1] = 0;
+    int64_t count = 0;
+    mark(s, good);
     for (int64_t i = 0; i < size; i++) {
-        s->other[some] = i;
-        some += good[i] & (s->begins[i] <= s->horizon) & (s->lasts[i] > s->after);
-    }
-    for (int64_t c = 0; c < some; c++) {
-        const int64_t i = s->other[c];
-        if (!s->member[s->where[i]]) continue;
+        uint64_t eight;
+        if (i % 8 == 0 && i + 8 <= size) {
+            memcpy(&eight, good + i, 8);
+            if (!eight) {
+                i += 7;
+                continue;
+            }
+        }
+        if (!good[i] || !s->member[s->where[i]] || !holds(s, i)) continue;
         double start = s->begins[i];
         if (s->resolution > 0 && start > s->now && start < s->forever)
             start = ceil(start / s->resolution) * s->resolution;
         if (start < s->after) start = s->after;
         if (!(s->lasts[i] > start && start <= s->horizon)) continue;
+        /* The last slot of each node has no room, so no column runs into the next one. */
         int64_t next = i + 1;
-        while (good[next]) next++;
+        while (next + 1 < size && holds(s, next)) next++;
+        if (next == size) continue;
         double limit = latest(s->begins[next], s->secs);
         if (s->lasts[i] < limit) limit = s->lasts[i];
         if (!(limit > start)) continue;
@@ -178,7 +197,7 @@ void spur_candidates(Search *s) {
             firm = -INFINITY;
             if (tasks >= s->level) {
                 int64_t far = i + 1;
-                while (good[far] && better(s, far)) far++;
+                while (far < next && better(s, far)) far++;
                 firm = latest(s->begins[far], s->secs);
             }
         }
@@ -212,6 +231,17 @@ void spur_candidates(Search *s) {
     s->place = place;
 }
 
+/* The sums of a vector of least values. */
+static void resum(int64_t *room, int64_t sums, const int64_t *sum) {
+    for (int64_t i = 0; i < sums; i++) {
+        int64_t row = sum[0], others = sum[1], found = 0;
+        for (int64_t j = 0; j < others; j++)
+            if (room[sum[2 + j]] > 0) found += room[sum[2 + j]];
+        room[row] = found;
+        sum += 2 + others;
+    }
+}
+
 /* `_Sweep._look` at one: 1 = it holds less than was thought. */
 static int look(Search *s, int64_t one, double instant) {
     const int64_t step = s->step[one], stride = s->stride, at = s->where[step];
@@ -227,16 +257,7 @@ static int look(Search *s, int64_t one, double instant) {
                 mixed = 1;
             }
         }
-    if (mixed) {
-        const int64_t *sum = s->summed;
-        for (int64_t i = 0; i < s->sums; i++) {
-            int64_t row = sum[0], others = sum[1], found = 0;
-            for (int64_t j = 0; j < others; j++)
-                if (room[sum[2 + j]] > 0) found += room[sum[2 + j]];
-            room[row] = found;
-            sum += 2 + others;
-        }
-    }
+    if (mixed) resum(room, s->sums, s->summed);
     double until = INFINITY;
     if (s->promised[at])
         for (; next < s->size && s->begins[next] < INFINITY && isinf(until); next++)
@@ -257,7 +278,7 @@ static int look(Search *s, int64_t one, double instant) {
     }
     if (tasks > s->most) tasks = s->most;
     /* NaN, where both never end, is not greater. */
-    double sure = nextafter(until - s->secs, INFINITY);
+    double sure = up(until - s->secs);
     if (sure > s->sure[one]) s->sure[one] = sure;
     if (tasks < (s->least > 1 ? s->least : 1)) {
         s->limits[one] = instant;
@@ -394,4 +415,215 @@ int64_t spur_sweep(Search *s) {
         s->place = place;
     }
     return 0;
+}
+
+/* The time of nodes, as `timeline._occupy` and `rows.Rows.replace` have it. */
+typedef struct {
+    int64_t size, stride, rows, lost;
+    int64_t *where;
+    double *begins, *lasts, *falls;
+    int64_t *room;
+    /* By column: first slot, slots, slots in use. */
+    int64_t *heads, *given, *used;
+    /* What is free at worst, `rows` times `columns`. */
+    int64_t columns;
+    int64_t *low;
+    int64_t sums;
+    const int64_t *summed;
+    const uint8_t *promised;
+    int64_t *vector;
+} Table;
+
+int64_t spur_table_size(void) { return (int64_t)sizeof(Table); }
+
+static void copy_slot(Table *t, int64_t from, int64_t to) {
+    t->begins[to] = t->begins[from];
+    for (int64_t r = 0; r < t->rows; r++) t->room[r * t->stride + to] = t->room[r * t->stride + from];
+}
+
+static void clear_slot(Table *t, int64_t slot) {
+    t->room[CPUS * t->stride + slot] = -1;
+    t->begins[slot] = INFINITY;
+}
+
+static void insert_slot(Table *t, int64_t head, int64_t used, int64_t place, double begin) {
+    for (int64_t i = used; i > place; i--) copy_slot(t, head + i - 1, head + i);
+    copy_slot(t, head + place - 1, head + place);
+    t->begins[head + place] = begin;
+}
+
+/* Take `vector` from `start` to `end` out of each of these columns' time, and work out what is free at worst on
+ * it if it has promises.  Gives how many were done: the next one is not in the table, or the table is full. */
+int64_t spur_occupy(Table *t, int64_t count, const int64_t *columns, const double *starts, const double *ends,
+                    const int64_t *vectors) {
+    for (int64_t one = 0; one < count; one++) {
+        const int64_t at = columns[one], *vector = vectors + one * t->rows;
+        const double start = starts[one], end = ends[one];
+        int64_t head = t->heads[at], used = t->used[at], first = 0;
+        if (!used) return one;
+        if (used + 3 > t->given[at]) {
+            /* To the end, with slots to spare. */
+            const int64_t more = used + 3 + used / 2;
+            if (t->size + more > t->stride) return one;
+            for (int64_t i = 0; i < used; i++) {
+                copy_slot(t, head + i, t->size + i);
+                t->lasts[t->size + i] = t->lasts[head + i];
+                clear_slot(t, head + i);
+            }
+            t->lost += t->given[at];
+            head = t->heads[at] = t->size;
+            t->given[at] = more;
+            t->size += more;
+            for (int64_t i = 0; i < more; i++) t->where[head + i] = at;
+            for (int64_t i = used; i < more; i++) clear_slot(t, head + i);
+        }
+        /* Of steps with one beginning only the last one holds. */
+        int64_t kept = 0;
+        for (int64_t i = 0; i < used; i++)
+            if (t->lasts[head + i] > -INFINITY) {
+                if (kept < i) copy_slot(t, head + i, head + kept);
+                kept++;
+            }
+        for (int64_t i = kept; i < used; i++) clear_slot(t, head + i);
+        used = kept;
+        while (first + 1 < used && t->begins[head + first + 1] <= start) first++;
+        if (t->begins[head + first] < start) {
+            first++;
+            insert_slot(t, head, used++, first, start);
+        }
+        int64_t last = used;
+        if (end < INFINITY) {
+            for (last = first; last < used && t->begins[head + last] < end; last++) continue;
+            if (last == used || t->begins[head + last] != end) insert_slot(t, head, used++, last, end);
+        }
+        for (int64_t r = 0; r < t->rows; r++)
+            if (vector[r])
+                for (int64_t i = first; i < last; i++) t->room[r * t->stride + head + i] -= vector[r];
+        t->used[at] = used;
+        double fall = INFINITY;
+        for (int64_t i = used - 1; i >= 0; i--) {
+            const int64_t slot = head + i;
+            t->lasts[slot] = i + 1 < used ? t->begins[slot + 1] : INFINITY;
+            t->falls[slot] = fall;
+            for (int64_t r = 0; i && r < t->rows; r++)
+                if (t->room[r * t->stride + slot] < t->room[r * t->stride + slot - 1]) {
+                    fall = t->begins[slot];
+                    break;
+                }
+        }
+        if (t->promised[at]) {
+            for (int64_t r = 0; r < t->rows; r++) {
+                const int64_t *room = t->room + r * t->stride + head;
+                int64_t least = room[0];
+                for (int64_t i = 1; i < used; i++)
+                    if (room[i] < least) least = room[i];
+                t->vector[r] = least;
+            }
+            resum(t->vector, t->sums, t->summed);
+            for (int64_t r = 0; r < t->rows; r++) t->low[r * t->columns + at] = t->vector[r];
+        }
+    }
+    return count;
+}
+
+/* `Timeline.window`: the least room into `vector`, and until when. */
+double spur_window(Table *t, int64_t at, double start, double end) {
+    const int64_t head = t->heads[at], used = t->used[at], stride = t->stride;
+    int64_t place = 0, *least = t->vector;
+    int mixed = 0;
+    while (place + 1 < used && t->begins[head + place + 1] <= start) place++;
+    for (int64_t r = 0; r < t->rows; r++) least[r] = t->room[r * stride + head + place];
+    for (place++; place < used && t->begins[head + place] < end; place++)
+        for (int64_t r = 0; r < t->rows; r++) {
+            int64_t later = t->room[r * stride + head + place];
+            if (later < least[r]) {
+                least[r] = later;
+                mixed = 1;
+            }
+        }
+    if (mixed) resum(least, t->sums, t->summed);
+    if (t->promised[at])
+        for (; place < used; place++)
+            for (int64_t r = 0; r < t->rows; r++)
+                if (t->room[r * stride + head + place] < least[r]) return t->begins[head + place];
+    return INFINITY;
+}
+
+enum { NO_CHOICE = -1, CANNOT = -2, MOST_COUNTED = 4096 };
+
+/* `spread._even`: as equal as the nodes allow. */
+static void even(int64_t count, const int64_t *room, int64_t left, int64_t *parts, int64_t *open) {
+    int64_t opened = 0;
+    for (int64_t i = 0; i < count; i++) {
+        parts[i] = 0;
+        if (room[i] > 0) open[opened++] = i;
+    }
+    while (left > 0 && opened) {
+        int64_t level = left / opened, kept = 0;
+        for (int64_t i = 0; i < opened; i++) {
+            int64_t more = room[open[i]] - parts[open[i]];
+            if (more < level) level = more;
+        }
+        if (level < 1) level = 1;
+        for (int64_t i = 0; i < opened; i++) {
+            int64_t part = level < left ? level : left;
+            parts[open[i]] += part;
+            left -= part;
+        }
+        for (int64_t i = 0; i < opened; i++)
+            if (parts[open[i]] < room[open[i]]) open[kept++] = open[i];
+        opened = kept;
+    }
+}
+
+/* `shape._pick` with a number of tasks: how many nodes, and of each its column, its tasks (`chosen`, four times
+ * `most` numbers, half of them to work in). */
+int64_t spur_pick(int64_t count, const int64_t *where, const int64_t *tasks, int64_t least, int64_t most,
+                  int64_t wanted, int64_t evenly, int64_t *chosen) {
+    int64_t *parts = chosen + most, *other = parts + most, sum = 0, size = 0;
+    int64_t numbers[MOST_COUNTED + 1];
+    if (least == 1)
+        for (int64_t i = 0; i < count; i++)
+            if (tasks[i] >= wanted) {
+                chosen[0] = where[i];
+                parts[0] = wanted;
+                return 1;
+            }
+    for (int64_t i = 0; i < least; i++) sum += tasks[i];
+    if (sum >= wanted)
+        for (; size < least; size++) chosen[size] = size;
+    else {
+        int64_t high = 0, held = 0, taken = 0, equal = 0;
+        for (int64_t i = 0; i < count; i++)
+            if (tasks[i] > high) high = tasks[i];
+        if (high > MOST_COUNTED) return CANNOT;
+        memset(numbers, 0, (size_t)(high + 1) * sizeof *numbers);
+        for (int64_t i = 0; i < count; i++) numbers[tasks[i]]++;
+        /* The biggest first, of equals the first, as many as it takes. */
+        for (; high > 0; high--) {
+            int64_t need = held < wanted ? (wanted - held + high - 1) / high : 0;
+            if (need < least - taken) need = least - taken;
+            equal = numbers[high] < most - taken ? numbers[high] : most - taken;
+            if (need < equal) equal = need;
+            held += equal * high;
+            taken += equal;
+            if (taken == most || (held >= wanted && taken >= least)) break;
+        }
+        if (held < wanted || taken < least) return NO_CHOICE;
+        for (int64_t i = 0; i < count && size < taken; i++)
+            if (tasks[i] > high || (tasks[i] == high && equal-- > 0)) chosen[size++] = i;
+    }
+    /* What each has, in place of its part. */
+    for (int64_t i = 0; i < size; i++) other[i] = tasks[chosen[i]];
+    for (int64_t i = 0; i < size; i++) chosen[i] = where[chosen[i]];
+    if (evenly) {
+        even(size, other, wanted, parts, other + most);
+        return size;
+    }
+    for (int64_t i = 0; i < size; i++) {
+        int64_t part = wanted - (size - i - 1);
+        parts[i] = other[i] < part ? other[i] : part;
+        wanted -= parts[i];
+    }
+    return size;
 }

@@ -12,17 +12,46 @@ from spur_sched import kernel
 from spur_sched.columns import FOREVER, Bools, Columns, Ints
 from spur_sched.demand import Demand
 from spur_sched.rows import Rows
+from spur_sched.spread import Count
 
 #: Numbers that are asked for and reach this are left to Python, which knows no greatest one.
-_TOO_MUCH: Final = 1 << 40
+TOO_MUCH: Final = 1 << 40
 _REALS: Final = ("starts", "limits", "sure", "firm", "keep_starts", "keep_limits", "keep_sure", "keep_firm")
 _LONGS: Final = (
     *("step", "tasks", "there_at", "there_where", "there_tasks", "keep_step", "keep_tasks"),
     *("order", "other", "keys", "other_keys"),
 )
 _TABLE: Final = ("where", "begins", "lasts", "falls", "room")
+_CANNOT: Final = -2
+#: A choice that the kernel cannot make.
+UNKNOWN: Final[list[tuple[int, int]]] = [(-1, -1)]
 #: The choice among columns, in order, and their tasks.
 Choice = Callable[[Ints, Ints], list[tuple[int, int]] | None]
+
+
+def picked_by(
+    library: ctypes.CDLL, count: Count, most: int, where: Ints, tasks: Ints
+) -> list[tuple[int, int]] | None:
+    """The choice of `shape` among many nodes of which none is special, of a job with a number of tasks.
+
+    Returns:
+        `UNKNOWN` = the kernel cannot.
+    """
+    chosen = np.empty(4 * most, dtype=np.int64)
+    even = count.min_nodes > 1 if count.even is None else count.even
+    size = library.spur_pick(
+        len(where),
+        where.ctypes.data,
+        tasks.ctypes.data,
+        count.min_nodes,
+        most,
+        count.num_tasks,
+        even,
+        chosen.ctypes.data,
+    )
+    if size < 0:
+        return UNKNOWN if size == _CANNOT else None
+    return list(zip(chosen[:size].tolist(), chosen[most : most + size].tolist(), strict=True))
 
 
 class Compiled:
@@ -73,7 +102,7 @@ class Compiled:
         if demand.uneven or not demand.possible or most_nodes < 1:
             return False
         parts = demand.parts
-        if max(each, most, level, nodes, tasks, most_nodes, demand.need.tasks_per_node) >= _TOO_MUCH:
+        if max(each, most, level, nodes, tasks, most_nodes, demand.need.tasks_per_node) >= TOO_MUCH:
             return False
         betters = [part.each * level for part in parts]
         lowest = [max(part.fixed, part.each * each) for part in parts]

@@ -125,7 +125,7 @@ class Ground:
         columns = self.columns
         cooling = np.array([view.cooling for view in columns.views], dtype=np.bool_)
         self.usable: Bools = columns.schedulable & ~cooling
-        self.timeline = Timeline(columns, self.now, self.usable)
+        self.timeline = Timeline(columns, self.now, self.usable, shrinks=self.shrinks)
         if self.network is not None:
             roots = sum(not above for above in self.network.parents.values())
             self.apart = roots > 1 or any(view.switch not in self.network.parents for view in columns.views)

@@ -42,6 +42,20 @@ class Search(ctypes.Structure):
     )
 
 
+class Table(ctypes.Structure):
+    """As in `_kernel.c`."""
+
+    _fields_ = (
+        *((name, _LONG) for name in ("size", "stride", "rows", "lost")),
+        *((name, _ARRAY) for name in ("where", "begins", "lasts", "falls", "room")),
+        *((name, _ARRAY) for name in ("heads", "given", "used")),
+        ("columns", _LONG),
+        ("low", _ARRAY),
+        ("sums", _LONG),
+        *((name, _ARRAY) for name in ("summed", "promised", "vector")),
+    )
+
+
 class _State:
     """Whether to use it, where it lies, and what was found there."""
 
@@ -87,11 +101,19 @@ def load(place: Path) -> ctypes.CDLL | None:
         found.spur_sweep.restype = _LONG
         found.spur_look.argtypes = [ctypes.c_void_p, _LONG, _ARRAY]
         found.spur_look.restype = _LONG
+        found.spur_table_size.restype = _LONG
+        found.spur_occupy.argtypes = [ctypes.c_void_p, _LONG, _ARRAY, _ARRAY, _ARRAY, _ARRAY]
+        found.spur_occupy.restype = _LONG
+        found.spur_pick.argtypes = [_LONG, _ARRAY, _ARRAY, _LONG, _LONG, _LONG, _LONG, _ARRAY]
+        found.spur_pick.restype = _LONG
+        found.spur_window.argtypes = [ctypes.c_void_p, _LONG, _REAL, _REAL]
+        found.spur_window.restype = _REAL
     except (OSError, ValueError, AttributeError):
         return None
     if ctypes.string_at(ctypes.addressof(built)) != digest(source).encode():
         return None
-    return found if found.spur_kernel_size() == ctypes.sizeof(Search) else None
+    sizes = (found.spur_kernel_size(), found.spur_table_size())
+    return found if sizes == (ctypes.sizeof(Search), ctypes.sizeof(Table)) else None
 
 
 def digest(source: bytes) -> str:

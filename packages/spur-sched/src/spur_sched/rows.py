@@ -68,12 +68,13 @@ class Rows:
         double = slots[self.lasts[slots] == self.begins[slots]]
         self.lasts[double] = -math.inf
         starts = heads + np.arange(len(nodes))
-        #: (first slot, slots, used) of each column.
-        self._of = {
-            at: (head, used + 1, used)
-            for at, head, used in zip(nodes.tolist(), starts.tolist(), numbers.tolist(), strict=True)
-        }
-        self._lost = 0
+        #: Of each column the first slot, slots, and how many are in use.
+        self.heads: Ints = np.zeros(columns.size, dtype=np.int64)
+        self.given: Ints = np.zeros(columns.size, dtype=np.int64)
+        self.used: Ints = np.zeros(columns.size, dtype=np.int64)
+        self.heads[nodes], self.given[nodes], self.used[nodes] = starts, numbers + 1, numbers
+        #: Slots that nodes gave up.
+        self.lost = 0
         #: How often the arrays were others.
         self.version = 0
 
@@ -86,17 +87,19 @@ class Rows:
         lasts: list[float] = []
         falls: list[float] = []
         rooms: list[list[int]] = []
-        for at, steps in changed:
+        places = [at for at, _ in changed]
+        spans = [span[places].tolist() for span in (self.heads, self.given, self.used)]
+        heads: list[int] = []
+        for (at, steps), head, given, used in zip(changed, *spans, strict=True):
             count = len(steps.times)
-            head, given, used = self._of.get(at, (0, 0, 0))
             if count >= given:
                 dead += range(head, head + used)
-                self._lost += given
-                head, given, used = self.size, count + 1, 0
-                self.size += given
+                self.lost += given
+                head, self.given[at] = self.size, count + 1
+                self.size += count + 1
             elif used > count:
                 dead += range(head + count, head + used)
-            self._of[at] = (head, given, count)
+            heads.append(head)
             slots += range(head, head + count)
             where += [at] * count
             times += steps.times
@@ -104,8 +107,10 @@ class Rows:
             lasts.append(math.inf)
             falls += _falls(steps)
             rooms += steps.rooms
+        self.heads[places] = heads
+        self.used[places] = [len(steps.times) for _, steps in changed]
         if self.size > len(self.begins):
-            self._grow()
+            self.grow()
         if dead:
             self.room[CPUS, dead] = -1
             self.begins[dead] = math.inf
@@ -114,20 +119,20 @@ class Rows:
         self.lasts[slots] = lasts
         self.falls[slots] = falls
         self.room[:, slots] = np.array(rooms, dtype=np.int64).T
-        if self._lost > self.size // _LOST:
-            self._tidy()
+        self.tidy()
 
     def least(self, places: Sequence[int], end: float) -> Ints:
         """The least room of each of these columns from now to `end`, one column each."""
-        spans = np.array([self._of[at] for at in places], dtype=np.int64)
-        heads, used = spans[:, 0], spans[:, 2]
+        at = np.array(places, dtype=np.int64)
+        heads, used = self.heads[at], self.used[at]
         first = used.cumsum() - used
         slots = np.repeat(heads - first, used) + np.arange(int(used.sum()))
         room = self.room[:, slots]
         room[:, self.begins[slots] >= end] = np.iinfo(np.int64).max
         return np.asarray(np.minimum.reduceat(room, first, axis=1))
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
+        """More slots."""
         more = max(0, self.size - len(self.begins)) + self.size // 2 + 1024
         self.where = np.append(self.where, np.zeros(more, dtype=np.int64))
         for name in ("begins", "lasts", "falls"):
@@ -136,14 +141,15 @@ class Rows:
         self.room = np.concatenate([self.room, blank], axis=1)
         self.version += 1
 
-    def _tidy(self) -> None:
-        """Leave out the slots that nodes gave up."""
-        places = np.array(list(self._of.values()), dtype=np.int64).reshape(-1, 3)
-        heads, given = places[:, 0], places[:, 1]
+    def tidy(self) -> None:
+        """Leave out the slots that nodes gave up, if they are many."""
+        if self.lost <= self.size // _LOST:
+            return
+        nodes = self.given.nonzero()[0]
+        heads, given = self.heads[nodes], self.given[nodes]
         after = np.cumsum(given) - given
         keep = np.repeat(heads - after, given) + np.arange(int(given.sum()))
-        used = zip(self._of, after.tolist(), given.tolist(), places[:, 2].tolist(), strict=True)
-        self._of = {at: (head, slots, number) for at, head, slots, number in used}
+        self.heads[nodes] = after
         self.where = self.where[keep]
         for name in ("begins", "lasts", "falls"):
             setattr(self, name, getattr(self, name)[keep])
@@ -151,7 +157,7 @@ class Rows:
         self.room = self.room.take(keep, axis=1)
         self.version += 1
         self.size = len(keep)
-        self._lost = 0
+        self.lost = 0
 
 
 def _ends(columns: Columns, nodes: Ints, now: float, overdue: float) -> tuple[Ints, Floats, Ints]:

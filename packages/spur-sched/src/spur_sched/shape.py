@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spur_core.grammar import features
+from spur_sched import kernel
 from spur_sched.api import GresMap
 from spur_sched.columns import CPUS, MEMORY, Bools, Ints, Vector
+from spur_sched.compiled import TOO_MUCH, UNKNOWN, picked_by
 from spur_sched.counted import choose_counted, with_features
 from spur_sched.demand import Demand
 from spur_sched.fits import Fits, greatest
@@ -557,6 +559,11 @@ def _pick(count: Count, where: Ints, tasks: Ints) -> list[tuple[int, int]] | Non
     least = count.min_nodes
     if least > most:
         return None
+    library = kernel.library()
+    if library is not None and count.num_tasks < TOO_MUCH:
+        found = picked_by(library, count, most, where, tasks)
+        if found is not UNKNOWN:
+            return found
     if least == 1:
         enough = (tasks >= count.num_tasks).nonzero()[0]
         if len(enough):

@@ -17,6 +17,7 @@ from spur_sched import kernel
 from spur_sched.columns import FOREVER, Bools, Columns, Floats, Ints, Vector
 from spur_sched.compiled import Compiled
 from spur_sched.layers import with_layers
+from spur_sched.native import Native
 from spur_sched.rows import Rows, Steps
 
 #: Work past its expected end is being ended: it is gone this soon.
@@ -36,9 +37,11 @@ class Part(NamedTuple):
 class Timeline:
     """Nodes over time; `columns.free` stays what is free now."""
 
-    def __init__(self, columns: Columns, now: float, usable: Bools) -> None:
+    def __init__(self, columns: Columns, now: float, usable: Bools, *, shrinks: bool = False) -> None:
         self.columns = columns
         self.now = now
+        #: Room only shrinks during the pass.
+        self.shrinks = shrinks
         #: Columns that may be used at all.
         self.usable = usable
         #: Of nodes with promises: when the first and the last begin, and what is free at worst from now on.
@@ -56,7 +59,10 @@ class Timeline:
         self._changed: set[int] = set()
         self._rows: Rows | None = None
         library = kernel.library()
+        self._library = library
         self._compiled = None if library is None else Compiled(library, columns, self.promised, now)
+        #: Once there is a table: the kernel has the time of all nodes in it.
+        self._native: Native | None = None
 
     # -- one node
 
@@ -65,11 +71,17 @@ class Timeline:
         if start > self.now:
             self.promise((Part(at, vector),), start, end)
             return
+        if self._native is not None:
+            self._native.take(at, start, self._end(at, start, end), vector)
         free = self.columns.free
         self.touched.append(at)
         for row, number in enumerate(vector):
             if number:
                 free[row, at] -= number
+        if self._native is not None:
+            if self.promises and self.promised[at]:
+                self._native.settle()
+            return
         end = self._end(at, start, end)
         steps = self._steps.get(at)
         if steps is not None:
@@ -86,17 +98,29 @@ class Timeline:
         columns = self.columns
         if not self.promises:
             self.low = columns.free.copy()
+            if self._native is not None:
+                self._native.sink_into(self.low)
         self.promises += 1
         places = []
+        if self._native is not None:
+            for at, vector in parts:
+                self._native.take(at, start, self._end(at, start, end), vector)
+                places.append(at)
+            self._promised(places, start)
+            self._native.settle()
+            return
         for at, vector in parts:
             _occupy(self.steps(at), start, self._end(at, start, end), vector)
             places.append(at)
-        self.touched += places
         self._changed.update(places)
+        self._promised(places, start)
+        self._sink(places)
+
+    def _promised(self, places: list[int], start: float) -> None:
+        self.touched += places
         self.promised[places] = True
         self.first[places] = np.minimum(self.first[places], start)
         self.last[places] = np.maximum(self.last[places], start)
-        self._sink(places)
 
     def _end(self, at: int, start: float, end: float) -> float:
         """The end of work without a limit is waited for as that of everything without one, but a promise
@@ -116,6 +140,8 @@ class Timeline:
 
     def steps(self, at: int) -> Steps:
         """The node's time from now on."""
+        if self._native is not None:
+            return self._native.steps(at)
         found = self._steps.get(at)
         if found is None:
             found = self._steps[at] = self._work_out(at)
@@ -153,6 +179,8 @@ class Timeline:
 
     def window(self, at: int, start: float, end: float) -> tuple[list[int], float]:
         """The least room from `start` to `end`, and until when it stays at that at least."""
+        if self._native is not None:
+            return self._native.window(at, start, end)
         times, rooms = self.steps(at)
         place = max(0, bisect_right(times, start) - 1)
         room = rooms[place]
@@ -187,12 +215,20 @@ class Timeline:
 
     def rows(self) -> Rows:
         """All steps as one table, up to date."""
+        if self._native is not None:
+            return self._native.settle()
         if self._rows is None:
             self._rows = Rows(self.columns, self.usable, self.now, OVERDUE_SECS)
             self._changed = {*self._held, *self._steps}
         if self._changed:
             self._rows.replace([(at, self.steps(at)) for at in sorted(self._changed)])
             self._changed.clear()
+        if self._library is not None and self.shrinks:
+            self._native = Native(self._library, self.columns, self._rows, self.promised, self._work_out)
+            if self.promises:
+                self._native.sink_into(self.low)
+            self._steps.clear()
+            self._held.clear()
         return self._rows
 
 
