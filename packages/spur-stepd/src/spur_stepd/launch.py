@@ -7,18 +7,21 @@ import os
 from spur_core.lean import namedtuple, signal
 from spur_core.linux import cgroup, cgroup_layout
 from spur_proto_lite import control, framing
-from spur_stepd import pmi_server, prepare, script, task, words
+from spur_stepd import prepare, script, task, words
 from spur_stepd.log import say
 from spur_stepd.prepare import StartFailure
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NamedTuple
 
     from spur_proto_lite.launch_spec import LaunchSpec
     from spur_proto_lite.paths import StatePaths
+    from spur_stepd import pmi_server
     from spur_stepd.attachments import Attachments
+    from spur_stepd.loop import Loop
     from spur_stepd.privileges import Privileges
 
     class Forked(NamedTuple):
@@ -63,6 +66,25 @@ else:
     )
 
 
+PMI2 = "pmi2"
+#: Types of `--mpi` that a step can have.
+MPI_TYPES = ("", "none", PMI2)
+
+
+def mpi_server(
+    spec: LaunchSpec, loop: Loop, on_abort: Callable[[int, int, str], None]
+) -> pmi_server.Server | None:
+    """What serves the step's MPI programs; None: it has none.
+
+    The module has been loaded before the fork, behind all others (`run.settle`): most steps never touch it.
+    """
+    if spec.mpi != PMI2:
+        return None
+    from spur_stepd.pmi_server import Server
+
+    return Server(loop, on_abort)
+
+
 def check(spec: LaunchSpec, privileges: Privileges) -> None:
     """Refuse what this supervisor may not or cannot run.
 
@@ -85,9 +107,9 @@ def check(spec: LaunchSpec, privileges: Privileges) -> None:
         raise StartFailure(job, "a terminal needs an attached client (spool_output)")
     if spec.open_mode.lower() not in ("truncate", "append"):
         raise StartFailure(job, f"open mode {spec.open_mode!r} is neither truncate nor append")
-    if spec.mpi not in pmi_server.TYPES:
+    if spec.mpi not in MPI_TYPES:
         raise StartFailure(job, f"MPI type {spec.mpi!r} is not known here")
-    if spec.mpi == pmi_server.PMI2 and spec.mpi_size != len(spec.task_list()):
+    if spec.mpi == PMI2 and spec.mpi_size != len(spec.task_list()):
         raise StartFailure(
             job, "--mpi=pmi2 works within one node in this release: use -N1, or start the program by mpiexec"
         )
@@ -100,7 +122,7 @@ def launch(
     state: StatePaths,
     privileges: Privileges,
     attachments: Attachments,
-    pmi: pmi_server.Server,
+    pmi: pmi_server.Server | None,
 ) -> Launched:
     """Groups, work directory, script, files, tasks; whatever was made is undone on a failure.
 
@@ -127,14 +149,16 @@ def launch(
         )
         if directory.warning:
             warnings.append(directory.warning.strip())
-        if spec.mpi == pmi_server.PMI2:
+        if pmi is not None:
             pmi.open(tuple(one.rank for one in spec.task_list()), spec.rid)
         tasks, gate, stderr = _fork_all(spec, plan, privileges, files, attachments, pmi)
-        pmi.forked()
+        if pmi is not None:
+            pmi.forked()
         paths = ("", "", "") if spec.spool_output or not tasks else files.paths(spec.task_list()[0])
     except BaseException:
         attachments.abort()
-        pmi.close()
+        if pmi is not None:
+            pmi.close()
         _undo(groups, directory, spooled, privileges)
         raise
     finally:
@@ -205,7 +229,7 @@ def _fork_all(
     privileges: Privileges,
     files: prepare.TaskFiles,
     attachments: Attachments,
-    pmi: pmi_server.Server,
+    pmi: pmi_server.Server | None,
 ) -> tuple[tuple[Forked, ...], int, int]:
     """Fork every task: (tasks, write end of the gate, a copy of the first one's stderr or -1)."""
     gate = os.pipe2(os.O_CLOEXEC)
@@ -238,7 +262,7 @@ def _fork_all(
                 with privileges.root():
                     pgid = forked[0].pid if forked and not spec.pty else 0
                     fds = (source, out, err)
-                    pmi_fd = pmi.fd_of(one.rank)
+                    pmi_fd = -1 if pmi is None else pmi.fd_of(one.rank)
                     pid, status = task.fork(spec, one, plan, privileges, fds, gate, pgid, leads, pmi_fd)
             finally:
                 for fd in {source, out, err} if spec.spool_output else {source}:

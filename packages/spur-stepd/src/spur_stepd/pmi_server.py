@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from spur_core.ids import RuntimeId
     from spur_stepd.loop import Loop
 
-#: Types of `--mpi` that a step can have; "" is none.
-PMI2 = "pmi2"
-TYPES = ("", "none", PMI2)
 #: Answers that a rank does not take; then its connection is closed.
 _MOST_WAITING = 4 << 20
 

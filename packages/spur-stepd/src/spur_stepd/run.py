@@ -53,6 +53,9 @@ def settle() -> None:
     In a spawner its pages stay shared with the supervisors so; and later objects are so few that it need
     look only when something leaks.
     """
+    # Behind everything else in memory, for few steps have MPI programs and the others must not touch it.
+    from spur_stepd import pmi_server  # noqa: F401
+
     gc.freeze()
     gc.set_threshold(_GARBAGE)
 

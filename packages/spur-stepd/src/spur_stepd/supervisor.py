@@ -26,7 +26,7 @@ from spur_proto_lite.journal import (
 )
 from spur_proto_lite.paths import SessionPaths, StatePaths
 from spur_stepd import actions as act
-from spur_stepd import describe, digest, ending, launch, pmi_server, spec_file, task_epilog, words
+from spur_stepd import describe, digest, ending, launch, spec_file, task_epilog, words
 from spur_stepd import machine as m
 from spur_stepd.attachments import Attachments
 from spur_stepd.execs import Execs
@@ -49,6 +49,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spur_stepd.pmi_server import Server as PmiServer
     from spur_stepd.task import Status
 
 #: Seconds that answers and output get to leave before the supervisor ends.
@@ -88,7 +89,7 @@ class Supervisor:
         self.attachments = Attachments(self.loop, self.directory, self.spec, self.privileges, self.timers)
         self.attachments.on_signal = self._deliver_for_client
         self.attachments.on_teardown = self._on_detached
-        self.pmi = pmi_server.Server(self.loop, self._on_mpi_abort)
+        self.pmi: PmiServer | None = None
         self.requests = Requests(self)
         self.execs = Execs(self)
         self.launched: launch.Launched | None = None
@@ -239,7 +240,7 @@ class Supervisor:
         self._journal(SIGNALLED, {"signal": number, "count": reached, "path": "foreground"})
 
     def _on_mpi_abort(self, rank: int, code: int, text: str) -> None:
-        """A rank has called for the end of all: as with Slurm, they are killed."""
+        """A rank has called for the end of all: they are killed, as with Slurm."""
         self._tell_user(words.mpi_abort(self.spec.rid, self.spec.node, rank, code, text))
         if self.machine.state in m.ALIVE:
             self.deliver(signal.SIGKILL)
@@ -286,9 +287,9 @@ class Supervisor:
     def _launch(self, _action: act.Action) -> list[act.Action]:
         try:
             faults.before("forked")
-            self.launched = launch.launch(
-                self.spec, self.state_paths, self.privileges, self.attachments, self.pmi
-            )
+            self.pmi = launch.mpi_server(self.spec, self.loop, self._on_mpi_abort)
+            where = self.state_paths
+            self.launched = launch.launch(self.spec, where, self.privileges, self.attachments, self.pmi)
         except StartFailure as error:
             return self._fail(error.kind, str(error), error.errno)
         except OSError as error:
@@ -541,7 +542,8 @@ class Supervisor:
         assert isinstance(action, act.Cleanup)
         left_groups = launch.clean(self.launched, self.privileges)
         self.oom.close()
-        self.pmi.close()
+        if self.pmi is not None:
+            self.pmi.close()
         if self.exit is None:
             return []
         self.cleaned = True
@@ -579,9 +581,8 @@ class Supervisor:
 
     def _write_epilog(self, _action: act.Action) -> list[act.Action]:
         assert self.epilog is not None
-        if self._journal(EPILOG_RESULT, self.epilog.to_json()):
-            return self.machine.epilog_written()
-        return self.machine.epilog_not_written(time.monotonic())
+        written = self._journal(EPILOG_RESULT, self.epilog.to_json())
+        return self.machine.epilog_written() if written else self.machine.epilog_not_written(time.monotonic())
 
     def _check_session(self, _action: act.Action) -> list[act.Action]:
         exists = os.fstat(self.directory).st_nlink > 0

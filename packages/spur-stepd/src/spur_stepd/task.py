@@ -19,7 +19,7 @@ import termios
 
 from spur_core.lean import namedtuple
 from spur_core.linux import cgroup, clone, prctl
-from spur_stepd import detach, pmi_server, task_prolog, words
+from spur_stepd import detach, task_prolog, words
 
 # Not from typing, which is heavy; checkers know the name.
 TYPE_CHECKING = False
@@ -218,6 +218,8 @@ def _be_task(
         _tell_binding(spec, task, bound)
     env = environment(spec, task, os.getpid())
     if pmi_fd >= 0:
+        from spur_stepd import pmi_server
+
         pmi_server.give(env, spec.rid, task.rank, len(spec.task_list()), pmi_fd)
     if spec.task_prolog.paths and (code := task_prolog.run(spec.task_prolog, env)):
         os._exit(code)
