@@ -1,6 +1,7 @@
 """How long a scheduling pass takes, against jobs, nodes and shapes.  Made-up clusters, the same in every run.
 
-    python benchmarks/sched_pass.py [--jobs J] [--nodes N] [--running R] [--repeat K] [--growth [--plot FILE]]
+    python benchmarks/sched_pass.py [--jobs J] [--nodes N] [--running R] [--repeat K] [--pure]
+        [--growth [--plot FILE]]
 
 Times are the processor's, since the machine is usually shared: the median of several runs, and the least,
 which is nearer to what the code costs.
@@ -17,6 +18,7 @@ from typing import Any
 
 from charts import Chart, svg
 
+from spur_sched import kernel
 from spur_sched.api import JobView, License, Limits, NodeView, PartitionView, Plan, Policy, Running, Window
 from spur_sched.plan import plan
 
@@ -310,7 +312,10 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--growth", action="store_true", help="time against jobs, nodes, shapes, promises")
     parser.add_argument("--plot", type=Path, help="with --growth: write a picture of it, docs/sched_pass.svg")
+    parser.add_argument("--pure", action="store_true", help="without the compiled kernel")
     given = parser.parse_args()
+    kernel.use(not given.pure)
+    print("with the compiled kernel" if kernel.library() is not None else "without the compiled kernel")
     if given.growth:
         measured = growth()
         for what, points in measured.items():

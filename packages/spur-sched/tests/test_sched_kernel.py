@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from spur_sched import kernel
 from spur_sched.api import Policy
+from spur_sched.bounds import Failures
 from spur_sched.plan import plan
 from spur_sched.shape import _pick
 from spur_sched.spread import Count
@@ -127,6 +128,25 @@ def test_choices_of_many_nodes(data):
         assert _pick(count, where, np.array(tasks)) == found
     finally:
         kernel.use(before)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_failures_that_cover(data):
+    sizes = st.tuples(*[st.sampled_from([-1.0, 0.0, 1.0, 2.0, float("inf")])] * 3)
+    asked = data.draw(st.lists(sizes, max_size=12))
+    known, ask = data.draw(st.integers(0, len(asked))), data.draw(sizes)
+    answers = []
+    for wanted in (True, False):
+        before = kernel.use(wanted)
+        try:
+            failures = Failures(3)
+            for one in asked:
+                failures.add(one)
+            answers.append(failures.cover(ask, known))
+        finally:
+            kernel.use(before)
+    assert answers[0] == answers[1]
 
 
 def test_another_source_is_not_its_own(built_kernel, tmp_path):

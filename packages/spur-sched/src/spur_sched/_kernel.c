@@ -627,3 +627,13 @@ int64_t spur_pick(int64_t count, const int64_t *where, const int64_t *tasks, int
     }
     return size;
 }
+
+/* `bounds.Failures.cover`: whether one of the rows asks for no more of anything. */
+int64_t spur_cover(int64_t count, int64_t size, const double *table, const double *ask) {
+    for (int64_t one = 0; one < count; one++, table += size) {
+        int64_t i = 0;
+        while (i < size && table[i] <= ask[i]) i++;
+        if (i == size) return 1;
+    }
+    return 0;
+}

@@ -4,9 +4,12 @@ Room only shrinks during a pass: where a request found no room before some insta
 there, nor one that asks for at least as much of everything for at least as long.
 """
 
+import ctypes
 from typing import Final
 
 import numpy as np
+
+from spur_sched import kernel
 
 #: Failures of one kind that are remembered one by one.
 _MOST_FAILURES: Final = 256
@@ -53,6 +56,8 @@ class Failures:
 
     def __init__(self, size: int) -> None:
         self._table = np.zeros((_MOST_FAILURES, size))
+        self._library = kernel.library()
+        self._address = self._table.ctypes.data
         self.count = 0
 
     def cover(self, ask: tuple[float, ...], known: int = 0) -> bool:
@@ -61,7 +66,14 @@ class Failures:
         Args:
             known: how many failures there were when none of them did.
         """
-        return self.count > known and bool((self._table[known : self.count] <= ask).all(axis=1).any())
+        if self.count == known:
+            return False
+        if self._library is not None:
+            size = self._table.shape[1]
+            sizes = (ctypes.c_double * size)(*ask)
+            place = self._address + 8 * size * known
+            return bool(self._library.spur_cover(self.count - known, size, place, sizes))
+        return bool((self._table[known : self.count] <= ask).all(axis=1).any())
 
     def add(self, ask: tuple[float, ...]) -> None:
         """A request failed."""

@@ -106,6 +106,8 @@ def load(place: Path) -> ctypes.CDLL | None:
         found.spur_occupy.restype = _LONG
         found.spur_pick.argtypes = [_LONG, _ARRAY, _ARRAY, _LONG, _LONG, _LONG, _LONG, _ARRAY]
         found.spur_pick.restype = _LONG
+        found.spur_cover.argtypes = [_LONG, _LONG, _ARRAY, _ARRAY]
+        found.spur_cover.restype = _LONG
         found.spur_window.argtypes = [ctypes.c_void_p, _LONG, _REAL, _REAL]
         found.spur_window.restype = _REAL
     except (OSError, ValueError, AttributeError):

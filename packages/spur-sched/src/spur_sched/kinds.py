@@ -1,6 +1,7 @@
 """What jobs ask for, worked out once for all that ask for the same: partitions to try, and why not others."""
 
 import math
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from spur_core import reasons
@@ -22,6 +23,8 @@ from spur_sched.rules import (
 from spur_sched.shape import Shape
 from spur_sched.spread import Count
 
+#: Everything but who asks and since when, and what can be in no key as it is.
+_ASKED: Final = itemgetter(*range(4, 13), *range(14, 19), *range(26, len(JobView._fields)))
 _UNKNOWN: Final = Why("")
 TOO_SMALL: Final = "The reservation {} is too small for the job, even with nothing else in it"
 
@@ -49,17 +52,12 @@ class Kinds:
 
     def of(self, job: JobView) -> Kind:
         """The job's kind, worked out once for all jobs that ask for the same."""
-        # Everything but who asks and since when.
-        key = (
-            job[4:13],
-            _frozen(job.gres) if job.gres else None,
-            job[14:19],
-            _frozen(job.gres_total) if job.gres_total else None,
-            _frozen(job.gres_per_task) if job.gres_per_task else None,
-            _frozen(job.gres_per_socket) if job.gres_per_socket else None,
-            job[26:],
-            job.uid if self.ground.sharing.by_user else None,
-        )
+        key = _ASKED(job)
+        if job.gres or job.gres_total or job.gres_per_task or job.gres_per_socket:
+            counts = (job.gres, job.gres_total, job.gres_per_task, job.gres_per_socket)
+            key = (*key, *map(_frozen, counts))
+        if self.ground.sharing.by_user:
+            key = (*key, job.uid)
         kind = self._kinds.get(key)
         if kind is None:
             self.made += 1
