@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from testkit.small_clusters import NOW, draw
 
+from spur_sched import kernel
+from spur_sched.api import Policy
 from spur_sched.plan import plan
 
 POLICIES = ("none", "easy", "conservative")
@@ -138,3 +140,22 @@ def told(cluster):
         [list(item) for item in found.waiting],
         [[e.job_id, e.at, list(e.nodes)] for e in found.expected],
     ]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_gpus_of_any_type_are_the_same_ones_throughout(snap, node, job, now, compiled):
+    """One is free at every instant, but none for all of the time."""
+    gpus = {("gpu", "a100"): 1, ("gpu", "h100"): 1}
+    held = (now + 600, 4, 0, {("gpu", "a100"): 1})
+    nodes = [node("n0", cpus=8, gres=gpus, running=[held])]
+    jobs = [
+        job(1, cpus_per_task=6, gres={("gpu", "h100"): 1}, time_limit=3600),
+        job(2, gres={("gpu", ""): 1}, time_limit=7200),
+    ]
+    before = kernel.use(compiled)
+    try:
+        found = plan(snap(nodes, jobs, policy=Policy(backfill="conservative", bf_resolution=0)), now)
+    finally:
+        kernel.use(before)
+    assert not found.placements
+    assert [(one.job_id, one.at) for one in found.expected] == [(1, now + 600), (2, now + 600)]
