@@ -337,17 +337,22 @@ class Planner:
             self._short = True
             return False
         self._spent += 1
-        pools = self.ground.pools(shape.wanted)
+        pools = shape.pools
+        if pools is None:
+            pools = shape.pools = self.ground.pools(shape.wanted)
         if all(shape.hopeless(pool) for _, pool in pools):
             shape.failed = True
             return False
         ask = self._ask(shape)
-        failures = self._failures.get(ask[0])
+        failures = shape.failures
         if failures is None:
-            failures = self._failures[ask[0]] = Failures(len(ask[1]))
+            failures = self._failures.get(ask[0])
+            if failures is None:
+                failures = self._failures[ask[0]] = Failures(len(ask[1]))
+            shape.failures = failures
         if not failures.cover(ask[1], shape.uncovered):
             shape.uncovered = failures.count
-            for tree, pool in self.ground.pools(shape.wanted):
+            for tree, pool in pools:
                 self._spent += len(pool.live()) // _A_LOOK
                 chosen = shape.find(pool, tree, self.now)
                 if chosen is not None:

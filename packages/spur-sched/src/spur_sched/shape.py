@@ -14,6 +14,7 @@ import numpy as np
 from spur_core.grammar import features
 from spur_sched import kernel
 from spur_sched.api import GresMap
+from spur_sched.bounds import Failures
 from spur_sched.columns import CPUS, MEMORY, Bools, Ints, Vector
 from spur_sched.compiled import TOO_MUCH, UNKNOWN, picked_by
 from spur_sched.counted import choose_counted, with_features
@@ -67,10 +68,12 @@ class Shape:
         "counts",
         "demand",
         "failed",
+        "failures",
         "ground",
         "missing",
         "networked",
         "picky",
+        "pools",
         "required",
         "restricted",
         "searched",
@@ -88,6 +91,9 @@ class Shape:
         self.failed = False
         #: Its sizes, to be compared with those of others.
         self.ask: tuple[tuple[object, ...], tuple[float, ...]] | None = None
+        #: The pools and the failures that concern it, once they were asked for.
+        self.pools: list[tuple[features.Node, Pool]] | None = None
+        self.failures: Failures | None = None
         self.missing: Why | None = None
         self.searched = -math.inf
         at = ground.columns.at
