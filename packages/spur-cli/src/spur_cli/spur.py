@@ -48,12 +48,13 @@ OWN = {
     "demo": "spur_cli.cluster.demo",
     "exec": "spur_cli.step.exec_command",
     "explain": "spur_cli.control.explain",
+    "node": "spur_cli.control.node",
     "token": "spur_cli.keys",
     "keygen": "spur_cli.keys",
     "simulate": "spur_cli.simulate",
 }
 #: Verbs of later releases.
-LATER = ("net", "node", "k8s", "image", "self-update", "update")
+LATER = ("net", "k8s", "image", "self-update", "update")
 
 USAGE = """\
 Usage: spur <verb> [arguments]
@@ -62,6 +63,7 @@ Jobs:      submit (sbatch)   run (srun)        alloc (salloc)   queue (squeue)
            cancel (scancel)  history (sacct)   nodes (sinfo)    show, control (scontrol)
            attach (sattach)  exec JOB COMMAND  explain JOB
 Cluster:   up, down, restart and demo: a cluster on this machine
+           node drain NODES --reason TEXT
            simulate TRACE: replay a recorded workload with the scheduler
 Keys:      keygen [FILE]     token user|node
 Other:     version           help              every Slurm name
