@@ -80,3 +80,26 @@ def test_the_script_of_a_job(cli, peer, tmp_path, missing_job):
         assert cli("scontrol", "write", "batch_script", job) == expected
     unwritable = cli("scontrol", "write", "batch_script", "39", "no/such/file")
     assert unwritable == (1, "", "failed to open file `no/such/file`: No such file or directory\n")
+
+
+def test_partitions_as_a_document(cli, peer):
+    parts = [c.PartitionInfo(name="cpu", state="UP", nodes="n[1-2]"), c.PartitionInfo(name="gpu", state="UP")]
+    peer.answers["GetPartitions"] = pb.GetPartitionsResponse(partitions=parts)
+    peer.answers["Ping"] = pb.PingResponse(hostname="ctl1", cluster_name="alpha")
+    found = cli("scontrol", "show", "part", "--json")
+    assert (found.code, found.err) == (0, "")
+    tree = json.loads(found.out)
+    assert [part["name"] for part in tree["partitions"]] == ["cpu", "gpu"]
+    assert tree["partitions"][0]["nodes"]["configured"] == "n[1-2]"
+    assert (tree["meta"]["slurm"]["cluster"], tree["errors"], tree["warnings"]) == ("alpha", [], [])
+    one = json.loads(cli("scontrol", "--json", "show", "partition=gpu").out)
+    assert [part["name"] for part in one["partitions"]] == ["gpu"]
+    assert cli("scontrol", "show", "part", "x", "--yaml") == (1, "", "Partition x not found\n")
+    assert cli("scontrol", "show", "job", "1", "--json") == (
+        1,
+        "",
+        "scontrol: error: --json of show job is not supported by this release\n",
+    )
+    assert cli("scontrol", "hold", "1", "--yaml").err == (
+        "scontrol: error: --yaml of hold 1 is not supported by this release\n"
+    )

@@ -36,8 +36,8 @@ def table() -> Table:
             Option("federation", "", idle="one cluster"),
             Option("local", "", idle="one cluster"),
             Option("sibling", "", idle="one cluster"),
-            Option("json", "", OPTIONAL, refuse="*"),
-            Option("yaml", "", OPTIONAL, refuse="*"),
+            Option("json", "", OPTIONAL, "show partition as JSON", metavar="PARSER"),
+            Option("yaml", "", OPTIONAL, "show partition as YAML", metavar="PARSER"),
             cluster_option(),
             *common(),
         ],
@@ -103,6 +103,10 @@ class Session:
                 raise ctx.stop(f"{words[0]} is not supported by this release")
             raise Stop(1, f"invalid keyword: {words[0]}")
         rest = words[1:]
+        if self.options.has("json") or self.options.has("yaml"):
+            from spur_cli.control.show_data import show_data
+
+            return show_data(ctx, self.options, self.connect, keyword, rest)
         if keyword == "show":
             from spur_cli.control.show import show
 
