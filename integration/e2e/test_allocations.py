@@ -239,3 +239,39 @@ def test_a_step_is_made_while_the_controller_comes_back(own: Alloc) -> None:
     own.cluster.restart("spurctld-1")
     out, err = child.communicate(timeout=90)
     assert (child.returncode, out) == (0, "made\nmade\n"), err
+
+
+def test_the_interactive_step_outlives_the_agent_and_has_steps_beside_it(own: Alloc) -> None:
+    """`srun --interactive`, which is what Slurm's salloc starts its shell with."""
+    script = "echo begun; squeue -s -h -o %i; read -r line; srun -N1 -n1 echo inner; echo got $line; exit 3"
+    words = ["salloc", "-Q", "-N1", "-n1", "srun", "--interactive", "bash", "-c", script]
+    cluster = own.cluster
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, env=cluster.env, cwd=cluster.work, stdin=pipe, stdout=pipe, text=True
+    ) as run:
+        try:
+            assert run.stdin is not None
+            assert run.stdout is not None
+            assert run.stdout.readline() == "begun\n"
+            job = re.fullmatch(r"(\d+)\.interactive\n", run.stdout.readline())
+            assert job
+            cluster.restart("spurd-node1", "--kill")
+            run.stdin.write("a line\n")
+            run.stdin.flush()
+            told = [run.stdout.readline() for _ in range(3)]
+        finally:
+            run.stdin and run.stdin.close()
+            code = run.wait(60)
+    assert (code, told) == (3, [f"{job[1]}.extern\n", "inner\n", "got a line\n"])
+    cluster.until(
+        lambda: (
+            f"{job[1]}.interactive|FAILED|3:0" in cluster.ok("sacct", "-nP", "-o", "jobid,state,exitcode")
+        ),
+        "it is in the history",
+    )
+    refused = cluster.run("srun", "--interactive", "true")
+    assert (refused.returncode, refused.stderr) == (
+        255,
+        "srun: error: --interactive is for steps inside an allocation\n",
+    )

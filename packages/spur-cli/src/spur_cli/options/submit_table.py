@@ -133,6 +133,7 @@ ROWS: tuple[_Row, ...] = (
     ("disable-status", "X", F, "R", "DISABLE_STATUS", "", "", "the first interrupt goes to the tasks"),
     ("quit-on-interrupt", "", F, "R", "", "", "", "one interrupt ends the step"),
     ("jobid", "", V, "R", "", "ID", "", "run a step in the allocation of that job"),
+    ("interactive", "", F, "R", "", "", "", "the job's interactive step, beside all others"),
     ("mpi", "", V, "R", "MPI_TYPE", "TYPE", "", "none, pmi2; list prints what there is"),
     (
         "cpu-bind",

@@ -51,6 +51,7 @@ def run_step(ctx: Context, words: Parsed, below: layers.Values, job: str) -> int
         label="label" in values,
         shape=with_gpus_per_task(setup.step, values),
         stdin_path=setup.source.path,
+        interactive="interactive" in values,
         immediate="immediate" in values and not values["immediate"],
         submit_line=utf8(" ".join([ctx.name, *ctx.argv])),
     )

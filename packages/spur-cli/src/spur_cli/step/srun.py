@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NEW_JOB = "SPUR_SRUN_NEW_JOB"
 _IMMEDIATE_TEXTS = ("Requested nodes are busy", "Immediate execution impossible")
 #: Options that only mean something inside an allocation.
-_ONLY_INSIDE = ("overcommit", "relative")
+_ONLY_INSIDE = ("interactive", "overcommit", "relative")
 
 
 def run(ctx: Context) -> int:
