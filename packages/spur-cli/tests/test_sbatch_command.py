@@ -141,7 +141,7 @@ def test_body_checks(cli, accepting, body, lines):
             "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n",
         ),
         (["--bb=x"], 255, "sbatch: error: --bb is not supported by this release\n"),
-        (["--signal=USR1@60"], 255, "sbatch: error: --signal is not supported by this release\n"),
+        (["--signal=HUPP@30", "--wrap=x"], 255, "sbatch: error: Invalid --signal specification\n"),
         (["-t", "5:x"], 255, "sbatch: error: Invalid --time specification\n"),
         (["--mem", "1.5G"], 255, "sbatch: error: Invalid --mem specification\n"),
         (["-c", "0"], 255, 'sbatch: error: Invalid numeric value "0" for --cpus-per-task.\n'),

@@ -16,6 +16,7 @@ from spur_ctld.state.events import (
     PreemptRequested,
     StepChanged,
     SuspendRequested,
+    WarnRequested,
 )
 
 
@@ -86,7 +87,7 @@ class Effects:
                 job = jobs.get(event.job_id)
                 if job is not None and job.run_attempt == event.attempt:
                     self._suspender.look(job)
-            elif isinstance(event, PreemptRequested):
+            elif isinstance(event, (PreemptRequested, WarnRequested)):
                 job = jobs.get(event.job_id)
                 if job is not None and job.run_attempt == event.attempt:
                     self._warner.look(job)

@@ -476,7 +476,9 @@ def _constraint(text: str) -> None:
 
 def _warn_signal(text: str) -> str:
     if text:
-        counts.parse_warn_signal(text)
+        scope, _, _ = counts.parse_warn_signal(text)
+        if "R" in scope:
+            raise RequestError("--signal=R: is not supported by this release; leave the R out")
     return text
 
 

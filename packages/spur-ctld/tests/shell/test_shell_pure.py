@@ -1,5 +1,6 @@
 """Decisions of the shell that need no loop: what is due, who calls, what a launch says, what lists mean."""
 
+import msgspec
 import pytest
 
 from spur_auth import mint
@@ -61,6 +62,26 @@ def test_limits_due_and_the_next_one():
     records = [job(1), job(2, start_at=2000.0), job(3, time_signalled_at=5.0), job(4, partition="q")]
     assert due.unsignalled(records, parts, 0, 1060.0) == ([due.Overdue(4, 1)], 1090.0)
     assert due.unsignalled(records, parts, 0, 1090.0) == ([due.Overdue(1, 1), due.Overdue(4, 1)], 2090.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "at"), [("USR1@20", 1040.0), ("B:USR1@20", 1040.0), ("USR1", 1000.0), ("USR1@900", 160.0)]
+)
+def test_signals_ahead_of_the_limit(asked, at):
+    request = Request(name="j", user="u", uid=1, gid=1, time_limit=60, warn_signal=asked)
+    record = job(request=request)
+    assert due.unwarned([record], at - 1) == ([], at)
+    assert due.unwarned([record, job(2)], at) == ([due.Overdue(1, 1)], None)
+    assert due.unwarned([record], 1059.0) == ([due.Overdue(1, 1)], None)
+    assert due.unwarned([record], 1060.0) == ([], None)
+    late = [
+        job(request=request, warned_at=5.0),
+        job(request=request, time_signalled_at=5.0),
+        job(request=request, state=JobState.SUSPENDED, suspended_at=1010.0),
+        job(request=msgspec.structs.replace(request, time_limit=None)),
+    ]
+    assert due.unwarned(late, 1050.0) == ([], None)
+    assert due.unwarned([job(request=request, suspended_secs=7.0)], at) == ([], at + 7.0)
 
 
 def test_outliving_the_kill():

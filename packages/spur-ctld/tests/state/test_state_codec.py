@@ -41,7 +41,14 @@ def frames(raw):
 def story():
     """One of every operation, in an order in which they have an effect."""
     request = Request(
-        name="job", user="alice", uid=1000, gid=100, partitions=("main",), script=b"#!/bin/sh\n", env=b"A=1"
+        warn_signal="USR1@30",
+        name="job",
+        user="alice",
+        uid=1000,
+        gid=100,
+        partitions=("main",),
+        script=b"#!/bin/sh\n",
+        env=b"A=1",
     )
     node = Node(
         name="n1",
@@ -127,6 +134,8 @@ def story():
         ops.Preempt(at=8.93, job_id=3, attempt=1, by=2, mode="resume"),
         ops.Preempt(at=8.94, job_id=3, attempt=1, by=2, mode="cancel", grace_secs=60),
         ops.PreemptTold(at=8.945, job_id=3, attempt=1, nodes=("n1",)),
+        ops.WarnBegin(at=8.946, job_id=3, attempt=1),
+        ops.WarnTold(at=8.947, job_id=3, attempt=1, nodes=("n1",)),
         ops.Submit(at=8.95, request=msgspec.structs.replace(request, alloc_only=True, script=b"")),
         ops.DispatchBegin(
             at=8.96,

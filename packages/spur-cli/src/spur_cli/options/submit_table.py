@@ -133,6 +133,7 @@ ROWS: tuple[_Row, ...] = (
     ("disable-status", "X", F, "R", "DISABLE_STATUS", "", "", "the first interrupt goes to the tasks"),
     ("quit-on-interrupt", "", F, "R", "", "", "", "one interrupt ends the step"),
     ("jobid", "", V, "R", "", "ID", "", "run a step in the allocation of that job"),
+    ("signal", "", V, "BRA", "SIGNAL", "[B:]SIG[@SECS]", "", "signal so long before the limit (60 s)"),
     ("interactive", "", F, "R", "", "", "", "the job's interactive step, beside all others"),
     ("mpi", "", V, "R", "MPI_TYPE", "TYPE", "", "none, pmi2; list prints what there is"),
     (
@@ -221,7 +222,7 @@ ROWS: tuple[_Row, ...] = (
 REFUSED = """
 acctg-freq::1 batch::1:B bb::1 bbf::1 cluster-constraint::1 container::1 container-id::1 core-spec:S:1
 cpu-freq::1 delay-boot::1 extra::1 gid::1 gpu-freq::1 gres-flags::1 mail-user::1 mcs-label::1
-network::1 overcommit:O:0:BA power::1 prefer::1 reboot resv-ports::2 segment::1 signal::1
+network::1 overcommit:O:0:BA power::1 prefer::1 reboot resv-ports::2 segment::1
 stepmgr thread-spec::1 topology::1 tres-bind::1 tres-per-task::1 uid::1 oom-kill-step::2
 container-image::1:BR container-mounts::1:BR container-workdir::1:BR container-name::1:BR
 container-readonly::0:BR container-mount-home::0:BR container-env::1:BR container-entrypoint::1:BR
@@ -248,7 +249,6 @@ _VARIABLES_OF_REFUSED = {
     "gres-flags": "GRES_FLAGS",
     "network": "NETWORK",
     "overcommit": "OVERCOMMIT",
-    "signal": "SIGNAL",
     "thread-spec": "THREAD_SPEC",
 }
 

@@ -21,7 +21,7 @@ _OF_THE_JOB = (
 #: What only chooses the nodes of a job; of a job's variables a step passes them over.
 _ONLY_FOR_JOBS = (
     "constraint", "contiguous", "cores-per-socket", "cpus-per-gpu", "extra-node-info", "gpus-per-socket",
-    "hint", "mem-per-gpu", "mincpus", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket",
+    "hint", "mem-per-gpu", "mincpus", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-socket", "signal",
     "sockets-per-node", "spread-job", "threads-per-core", "time-min", "tmp", "use-min-nodes",
 )  # fmt: skip
 #: Any of these says what GPUs the step gets, or how they are dealt out.

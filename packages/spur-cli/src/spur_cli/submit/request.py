@@ -105,6 +105,8 @@ class Builder:
                 self.fields["nice"] = counts.parse_nice(self._given("nice"))
             except GrammarError as error:
                 raise self.ctx.stop(error.text, self.code) from None
+        if self.parsed("signal", counts.parse_warn_signal):
+            self.fields["warn_signal"] = self.values["signal"]
         mode = self.parsed("open-mode", counts.parse_open_mode)
         if mode is not None:
             self.fields["open_mode"] = mode

@@ -1,4 +1,7 @@
-"""Telling the processes of a preempted attempt that its grace runs: SIGCONT and SIGTERM, once a node.
+"""Telling the processes of an attempt ahead of its end, once a node.
+
+SIGCONT and SIGTERM tell that the grace of a preemption runs, the signal that the job asked for (`--signal`)
+that its limit comes near.
 
 Recorded first, repeated until every node was told or the attempt is being ended; a later leader tells those
 that are left.
@@ -7,15 +10,17 @@ that are left.
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from spur_core.errors import SpurError
+from spur_core.grammar.signals import parse_warn_signal
 from spur_core.states import JobState
 from spur_ctld.dispatch.agents import AgentPool
 from spur_ctld.dispatch.nodes import node_address
 from spur_ctld.ledger import Ledger
-from spur_ctld.state.ops import PreemptTold
+from spur_ctld.state.cluster import launch_nodes
+from spur_ctld.state.ops import PreemptTold, WarnTold
 from spur_ctld.state.records import Job
 
 log = logging.getLogger(__name__)
@@ -54,7 +59,7 @@ class Warner:
 
     def _open(self, job_id: int, attempt: int) -> Job | None:
         job = self._ledger.state.jobs.get(job_id)
-        if job is None or job.run_attempt != attempt or job.push is None or not job.push.unwarned:
+        if job is None or job.run_attempt != attempt or not (_preempted(job) or job.unwarned):
             return None
         live = job.state in (JobState.RUNNING, JobState.SUSPENDED) and job.fence is None
         return job if live else None
@@ -62,28 +67,58 @@ class Warner:
     async def _run(self, job_id: int, attempt: int) -> None:
         pause = _FIRST_PAUSE
         while (job := self._open(job_id, attempt)) is not None:
-            assert job.push is not None
-            nodes = job.push.unwarned
-            done = await asyncio.gather(*(self._tell(job, node) for node in nodes))
-            told = tuple(node for node, good in zip(nodes, done, strict=True) if good)
+            open_nodes = len(_preempted(job)) + len(job.unwarned)
+            told = await self._all(job, _preempted(job), self._preempt)
             if told:
-                op = PreemptTold(at=self._clock(), job_id=job_id, attempt=attempt, nodes=told)
-                try:
-                    await self._ledger.commit(op)
-                except SpurError as error:
-                    log.debug("warning_overtaken job=%d why=%r", job_id, error.text)
-                if len(told) == len(nodes):
-                    continue
+                await self._record(PreemptTold(at=self._clock(), job_id=job_id, attempt=attempt, nodes=told))
+            warned = await self._all(job, job.unwarned, self._warn)
+            if warned:
+                await self._record(WarnTold(at=self._clock(), job_id=job_id, attempt=attempt, nodes=warned))
+            if len(told) + len(warned) == open_nodes:
+                continue
             await self._ledger.job_changed(job_id, pause)
             pause = min(pause * 2, _LAST_PAUSE)
 
-    async def _tell(self, job: Job, node: str) -> bool:
-        known = self._ledger.state.nodes.get(node)
-        address = node_address(known) if known is not None else ""
+    async def _all(
+        self, job: Job, nodes: tuple[str, ...], tell: Callable[[Job, str, str], Awaitable[None]]
+    ) -> tuple[str, ...]:
+        """The nodes that could be told."""
+        done = await asyncio.gather(*(self._tell(job, node, tell) for node in nodes))
+        return tuple(node for node, good in zip(nodes, done, strict=True) if good)
+
+    async def _record(self, op: PreemptTold | WarnTold) -> None:
         try:
-            for number in (signal.SIGCONT, signal.SIGTERM):
-                await self._agents.signal(address, job.job_id, job.run_attempt, number)
+            await self._ledger.commit(op)
+        except SpurError as error:
+            log.debug("warning_overtaken job=%d why=%r", op.job_id, error.text)
+
+    async def _tell(self, job: Job, node: str, tell: Callable[[Job, str, str], Awaitable[None]]) -> bool:
+        known = self._ledger.state.nodes.get(node)
+        try:
+            await tell(job, node, node_address(known) if known is not None else "")
         except SpurError as error:
             log.info("warning_waits job=%d node=%s error=%r", job.job_id, node, error.text)
             return False
         return True
+
+    async def _preempt(self, job: Job, node: str, address: str) -> None:
+        for number in (signal.SIGCONT, signal.SIGTERM):
+            await self._agents.signal(address, job.job_id, job.run_attempt, number)
+
+    async def _warn(self, job: Job, node: str, address: str) -> None:
+        """With "B" the batch shell alone, which the first node has; else the steps, as in Slurm."""
+        scope, number, _ = parse_warn_signal(job.request.warn_signal)
+        shell = "B" in scope
+        if shell and (job.request.alloc_only or node != launch_nodes(job)[0]):
+            return
+        log.info(
+            "limit_warning job=%d attempt=%d node=%s signal=%d", job.job_id, job.run_attempt, node, number
+        )
+        await self._agents.signal(
+            address, job.job_id, job.run_attempt, number, batch_only=shell, steps_only=not shell
+        )
+
+
+def _preempted(job: Job) -> tuple[str, ...]:
+    """Nodes that have not told their processes of a preemption."""
+    return () if job.push is None else job.push.unwarned

@@ -190,6 +190,8 @@ def requeue(state: ClusterState, job: Job, fence: Fence, at: float) -> None:
         start_at=None,
         end_at=None,
         time_signalled_at=None,
+        warned_at=None,
+        unwarned=(),
         suspended_at=None,
         suspended_secs=0.0,
         exit=Exit(),

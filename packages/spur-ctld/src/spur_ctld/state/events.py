@@ -61,6 +61,13 @@ class PreemptRequested(NamedTuple):
     attempt: int
 
 
+class WarnRequested(NamedTuple):
+    """Processes of the attempt are to get the signal that it asked for ahead of its limit."""
+
+    job_id: int
+    attempt: int
+
+
 class ReservationChanged(NamedTuple):
     """A reservation came, changed or went."""
 
@@ -100,6 +107,7 @@ Event = (
     | StepChanged
     | SuspendRequested
     | PreemptRequested
+    | WarnRequested
     | ReservationChanged
     | RoomFreed
     | NodeChanged

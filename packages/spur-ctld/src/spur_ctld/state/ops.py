@@ -312,6 +312,21 @@ class PreemptTold(Op, frozen=True, kw_only=True, tag="preempt_told"):
     nodes: tuple[str, ...]
 
 
+class WarnBegin(Op, frozen=True, kw_only=True, tag="warn_begin"):
+    """Recorded before the signal that a job asked for ahead of its limit leaves, once an attempt."""
+
+    job_id: int
+    attempt: int
+
+
+class WarnTold(Op, frozen=True, kw_only=True, tag="warn_told"):
+    """These nodes' processes got that signal."""
+
+    job_id: int
+    attempt: int
+    nodes: tuple[str, ...]
+
+
 class ClientSeen(Op, frozen=True, kw_only=True, tag="client_seen"):
     """The client behind an attempt said for the first time that it lives."""
 
@@ -463,6 +478,8 @@ AnyOp = (
     | SuspendTold
     | Preempt
     | PreemptTold
+    | WarnBegin
+    | WarnTold
     | ClientSeen
     | TimeLimitSignalled
     | PendingReasons

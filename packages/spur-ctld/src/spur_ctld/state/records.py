@@ -401,6 +401,9 @@ class Job(Record, frozen=True, kw_only=True):
     past_steps: tuple[PastStep, ...] = ()
     #: The attempt's one interactive step was started.
     interactive_used: bool = False
+    #: When the signal of `request.warn_signal` was due, and the nodes that have not passed it on.
+    warned_at: float | None = None
+    unwarned: tuple[str, ...] = ()
     #: Nodes that were not told yet that the attempt was suspended, or resumed.
     untold: tuple[str, ...] = ()
     #: A client (srun, salloc) has said that it lives; from then on its silence counts.

@@ -80,6 +80,8 @@ SINCE: Final[dict[type[ops.Op], int]] = {
     ops.RaiseCommandVersion: 4,
     ops.Preempt: 4,
     ops.PreemptTold: 4,
+    ops.WarnBegin: 4,
+    ops.WarnTold: 4,
     ops.ReservationCreate: 4,
     ops.ReservationUpdate: 4,
     ops.ReservationDelete: 4,

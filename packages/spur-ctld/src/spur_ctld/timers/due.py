@@ -6,6 +6,7 @@ Times are seconds since the epoch unless a name says otherwise.
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from spur_core.grammar.signals import parse_warn_signal
 from spur_core.ids import RuntimeId
 from spur_core.states import TERMINAL_STATES, JobState, NodeAvail
 from spur_ctld.state.records import UNLIMITED, Job, Node, Partition
@@ -68,6 +69,27 @@ def unsignalled(
             due.append(Overdue(job.job_id, job.run_attempt))
         elif following is None or end < following:
             following = end
+    return due, following
+
+
+def unwarned(jobs: Iterable[Job], now: float) -> tuple[list[Overdue], float | None]:
+    """Attempts whose signal ahead of the limit (`--signal`) is due, and the next instant to look again.
+
+    Nothing is due once the limit itself has passed.
+    """
+    due: list[Overdue] = []
+    following: float | None = None
+    for job in jobs:
+        if not job.request.warn_signal or job.warned_at is not None or job.time_signalled_at is not None:
+            continue
+        end = limit_end(job, 0)
+        if end is None or end <= now:
+            continue
+        at = end - parse_warn_signal(job.request.warn_signal)[2]
+        if at <= now:
+            due.append(Overdue(job.job_id, job.run_attempt))
+        elif following is None or at < following:
+            following = at
     return due, following
 
 

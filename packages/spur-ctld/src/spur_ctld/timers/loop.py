@@ -93,12 +93,22 @@ class Timers:
             return
         self._dirty = False
         nexts = [
+            await self._warnings(now),
             await self._limits(now),
             await self._graces(now),
             await self._steps(now),
             await self._deadlines(now),
         ]
         self._next = min((at for at in nexts if at is not None), default=None)
+
+    async def _warnings(self, now: float) -> float | None:
+        """Signals ahead of a limit: recorded first, then told by the warner."""
+        if not self._site.ledger.takes(ops.WarnBegin):
+            return None
+        near, following = due.unwarned(self._active(), now)
+        for job_id, attempt in near:
+            await self._try(ops.WarnBegin(at=now, job_id=job_id, attempt=attempt))
+        return following
 
     async def _limits(self, now: float) -> float | None:
         site, state = self._site, self._site.ledger.state
