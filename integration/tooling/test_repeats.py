@@ -79,3 +79,16 @@ def test_all_passing_is_not_repeated(tried):
     status, out, unsteady = tried(good="def test_it(): pass")
     assert (status, unsteady) == (0, [])
     assert "again, alone" not in out
+
+
+def test_failures_of_a_pytest_that_a_test_runs_are_not_its_own(tried):
+    nested = """
+import subprocess, sys
+from pathlib import Path
+
+def test_it(tmp_path):
+    (tmp_path / "test_mutant.py").write_text("def test_it(): assert False")
+    words = [sys.executable, "-m", "pytest", "-p", "testkit.failures", "-p", "no:cacheprovider", str(tmp_path)]
+    assert subprocess.run(words, cwd=tmp_path).returncode == 1
+"""
+    assert tried(fails=1, one=TIMES, nested=nested)[::2] == (0, ["toys: test_one.py::test_it"])

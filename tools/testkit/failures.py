@@ -34,6 +34,7 @@ class _Recorder:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    path = os.environ.get(VARIABLE)
+    # Taken out: tests that run pytest themselves, on mutants for example, have failures of their own.
+    path = os.environ.pop(VARIABLE, None)
     if path and not hasattr(config, "workerinput"):  # workers of xdist tell the one that has them
         config.pluginmanager.register(_Recorder(Path(path)), "spur-failures")
