@@ -88,7 +88,7 @@ from pathlib import Path
 
 def test_it(tmp_path):
     (tmp_path / "test_mutant.py").write_text("def test_it(): assert False")
-    words = [sys.executable, "-m", "pytest", "-p", "testkit.failures", "-p", "no:cacheprovider", str(tmp_path)]
-    assert subprocess.run(words, cwd=tmp_path).returncode == 1
+    words = "-m pytest -p testkit.failures -p no:cacheprovider test_mutant.py"
+    assert subprocess.run([sys.executable, *words.split()], cwd=tmp_path).returncode == 1
 """
     assert tried(fails=1, one=TIMES, nested=nested)[::2] == (0, ["toys: test_one.py::test_it"])
