@@ -40,13 +40,15 @@ class Outcome:
 
     replies: (rank, bytes) in order.
     abort: (exit code, text) when the rank wants the step to end, else None.
+    broken: why the rank's connection is to be closed, "" = it goes on.
     """
 
-    __slots__ = ("abort", "replies")
+    __slots__ = ("abort", "broken", "replies")
 
     def __init__(self) -> None:
         self.replies: list[tuple[int, bytes]] = []
         self.abort: tuple[int, str] | None = None
+        self.broken = ""
 
 
 class _Rank:
@@ -111,15 +113,22 @@ class Exchange:
     # -- bytes
 
     def heard(self, rank: int, data: bytes) -> Outcome:
-        """Take what a rank has sent.
+        """Take what a rank has sent.  What came before nonsense counts: others may have waited for it."""
+        out = Outcome()
+        self._ranks[rank].buffer += data
+        try:
+            self._serve(rank, out)
+        except Broken as error:
+            out.broken = str(error)
+        return out
+
+    def _serve(self, rank: int, out: Outcome) -> None:
+        """Every whole message that is there.
 
         Raises:
-            Broken: it makes no sense; what came before it has been done, and its answers are lost with
-                the connection.
+            Broken: one makes no sense.
         """
-        out = Outcome()
         state = self._ranks[rank]
-        state.buffer += data
         while (message := self._next(state)) is not None:
             table = self._frames if state.version == 2 else self._lines
             command = message.get("cmd", "")
@@ -131,7 +140,6 @@ class Exchange:
                 serve(rank, message, out)
             else:
                 self._refuse(rank, command, out)
-        return out
 
     def _next(self, state: _Rank) -> dict[str, str] | None:
         buffer = state.buffer

@@ -126,14 +126,12 @@ class Server:
                 say("pmi_left", rank=rank)
             self._hang_up(rank)
             return
-        try:
-            outcome = self._exchange.heard(rank, data)
-        except pmi.Broken as error:
-            say("pmi_broken", rank=rank, error=error)
-            self._hang_up(rank)
-            return
+        outcome = self._exchange.heard(rank, data)
         for other, reply in outcome.replies:
             self._send(other, reply)
+        if outcome.broken:
+            say("pmi_broken", rank=rank, error=outcome.broken)
+            self._hang_up(rank)
         if outcome.abort is not None and not self._aborted:
             # At once: MPICH's abort returns to the program, which might end with success.
             self._aborted = True
