@@ -36,7 +36,7 @@ class Statistics(Controllers):
             jobs_completed=found.completed,
             jobs_canceled=found.canceled,
             jobs_failed=found.failed,
-            jobs_pending=sum(len(IndexSet(job.array_pending)) or 1 for job in waiting),
+            jobs_pending=sum(len(IndexSet(job.array_pending)) if job.array_pending else 1 for job in waiting),
             jobs_running=sum(1 for job in active if job.state is JobState.RUNNING),
             clock_micros=_clock_micros(),
             scheduler=self._figures(),
