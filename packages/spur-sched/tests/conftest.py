@@ -163,7 +163,7 @@ def hatch_build() -> ModuleType:
 
 @pytest.fixture(scope="session", autouse=True)
 def built_kernel(hatch_build: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A kernel of the source as it is, which all these tests use; those of the kernel itself need a compiler."""
+    """A kernel of the source as it is, which all these tests use; its own need a compiler."""
     place = tmp_path_factory.mktemp("kernel")
     shutil.copy(kernel.HERE / "_kernel.c", place)
     hatch_build.build(place)
